@@ -4,8 +4,6 @@ Processors round differently: a figure or a table that is made again from the sa
 same parts and words, but not the same bytes.
 """
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 from pathlib import Path

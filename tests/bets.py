@@ -1,7 +1,5 @@
 """When coverage refutes what was certified, each with its probability of a false alarm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

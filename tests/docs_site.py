@@ -5,8 +5,6 @@ anchors of the pages that were built. Pages also link to files outside of docs/,
 in a checkout: figures and rows are copied beside the pages, and code is linked to its repository.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

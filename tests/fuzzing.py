@@ -3,8 +3,6 @@
 ``make test`` runs the same few cases every time, ``make fuzz`` many new ones.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import traceback
@@ -46,20 +44,11 @@ def patience(seconds: int) -> Iterator[None]:
 def search(
     cases: SearchStrategy[Any], run: Callable[[Any], bool], quick: int, seconds: int = 60
 ) -> Counter[str]:
-    """Run many cases, and fail with a list of those that are neither fine nor refused.
+    """Run many cases, and fail with one of each kind that is neither fine nor refused.
 
-    Parameters
-    ----------
-    cases
-        What to draw from; the ``repr`` of a case should be enough to repeat it.
-    run
-        Whether a case succeeded; False where it was refused clearly. Anything raised is a defect,
-        and one case of each kind is shown at the end.
-    quick
-        Number of cases in the suite.
-    seconds
-        After which a case counts as hanging.
-
+    ``run`` returns whether a case succeeded, False where it was refused clearly; anything raised is
+    a defect, as is a case that takes longer than so many seconds. The ``repr`` of a case should be
+    enough to repeat it; ``quick`` is their number in the suite.
     """
     tally, defects = Counter[str](), dict[str, str]()
 
@@ -78,19 +67,15 @@ def search(
             tally["fine" if fine else "refused"] += 1
         except Exception as error:
             tally["defects"] += 1
-            defects.setdefault(kind(error), f"{case!r}\n    {shown(error)}")
+            place = [f"{frame.filename}:{frame.lineno}" for frame in frames(error)][-1:]
+            kind = f"{type(error).__name__} at {place} {str(error)[:60]}"
+            defects.setdefault(kind, f"{case!r}\n    {shown(error)}")
 
     each()
     print(", ".join(f"{count} {outcome}" for outcome, count in tally.items()))
     listed = "\n".join(f"{k}. {found}" for k, found in enumerate(defects.values(), start=1))
     assert not defects, f"{len(defects)} kinds of defects in {tally.total()} cases:\n{listed}"
     return tally
-
-
-def kind(error: BaseException) -> str:
-    """The type of an error and where it was raised."""
-    places = [f"{frame.filename}:{frame.lineno}" for frame in frames(error)]
-    return f"{type(error).__name__} at {places[-1] if places else '?'} {str(error)[:60]}"
 
 
 def shown(error: BaseException) -> str:

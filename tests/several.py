@@ -1,7 +1,5 @@
 """Several targets of the same rows, by explicit refits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The code blocks of a page, run in order, and what they print."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """How the modules hang together: order of imports, what the engine needs, the public surface."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -142,20 +140,20 @@ from lazyknife.tangent import EXACT, Sketch, linearise
 X = torch.linspace(-1, 1, 40, dtype=torch.float64).reshape(20, 2)
 y = X.sum(dim=1).sin()
 tangent = linearise(build(mlp((4,)), X, seed=0), X)
+def check(ridge, *constructions, **settings):
+    for name in constructions:
+        kind = "plus" if len(constructions) > 2 else name
+        loo = LazyStep(ridge, construction=kind, **settings).models(tangent, X, y)
+        _, lower, upper = CONSTRUCTIONS[name].ends(loo, X, [2])
+        assert (lower <= upper).all()
 for ridge in (1.0, "auto"):
     for readout, sketch in [*[(name, EXACT) for name in READOUTS], ("tangent", Sketch(5))]:
-        loo = LazyStep(ridge, readout=readout, features=sketch).models(tangent, X, y)
-        for construction in ("plus", "minmax", "jackknife", "naive"):
-            _, lower, upper = CONSTRUCTIONS[construction].ends(loo, X, [2])
-            assert (lower <= upper).all()
-    for construction in ("full", "cv+") if ridge == 1.0 else ("cv+",):
-        loo = LazyStep(ridge, construction=construction).models(tangent, X, y)
-        _, lower, upper = CONSTRUCTIONS[construction].ends(loo, X, [2])
-        assert (lower <= upper).all()
-    loo = LazyStep(ridge, widths="leverage").models(tangent, X, y)
-    _, lower, upper = CONSTRUCTIONS["plus"].ends(loo, X, [2])
-    assert (lower <= upper).all()
-    loo = LazyStep(ridge, loss=Huber()).models(tangent, X, y)
+        ways = ("plus", "minmax", "jackknife", "naive")
+        check(ridge, *ways, readout=readout, features=sketch)
+    check(ridge, "cv+")
+    check(ridge, "plus", widths="leverage")
+    check(ridge, "plus", loss=Huber())
+check(1.0, "full")
 """
 
 
@@ -163,15 +161,11 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_the_engine_runs_on_numpy_and_torch_alone() -> None:
-    finished = run(RUN_ENGINE)
+def test_the_engine_runs_on_numpy_and_torch_alone_and_the_block_on_others_works() -> None:
+    finished, blocked = map(run, (RUN_ENGINE, RUN_ENGINE + "\nimport lazyknife.data.rows"))
     assert finished.returncode == 0, finished.stderr
-
-
-def test_the_block_on_other_packages_works() -> None:
-    finished = run(RUN_ENGINE + "\nimport lazyknife.data.rows")
-    assert finished.returncode != 0
-    assert "sklearn" in finished.stderr
+    assert blocked.returncode != 0
+    assert "sklearn" in blocked.stderr
 
 
 def test_the_public_names_can_be_had_and_no_others() -> None:

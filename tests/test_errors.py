@@ -38,18 +38,11 @@ def test_warnings_point_at_the_line_that_asked():
     check_points_at(lambda: next(pooled.predict_interval(iter([X + 1]))), "X_pool")
     raw = lk.LazyJackknifeRegressor(**MODEL | {"ridge": 1e-12}, scaling=None)
     check_points_at(lambda: raw.fit(X * [1e17, 1, 1], y), "no coverage is guaranteed")
-
-
-def test_frames_of_scikit_learn_are_passed_over():
-    X, y = linear(12)
-    model = lk.LazyJackknifeRegressor(**MODEL)
-    check_points_at(lambda: model.fit(X, y[:, None]), "column-vector", DataConversionWarning)
-    score = lambda: cross_val_score(make_pipeline(model), X, y[:, None], cv=2)  # noqa: E731
+    column = y[:, None]  # frames of scikit-learn are passed over
+    check_points_at(lambda: model.fit(X, column), "column-vector", DataConversionWarning)
+    score = lambda: cross_val_score(make_pipeline(model), X, column, cv=2)  # noqa: E731
     check_points_at(score, "column-vector", DataConversionWarning)
-
-
-def test_the_package_warns_in_no_other_way():
-    own = [path for path in ROOT.rglob("*.py") if "warnings.warn(" in path.read_text()]
+    own = [path for path in ROOT.rglob("*.py") if "warnings.warn(" in path.read_text("utf-8")]
     assert own == [ROOT / "errors.py"]
 
 

@@ -1,7 +1,5 @@
 """Losses: derivatives, links, tails, and the targets that they refuse."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -74,12 +72,21 @@ def test_training_never_gives_an_infinite_gradient(loss: Loss, dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("loss", EACH, ids=str)
-def test_nothing_overflows_up_to_700(loss: Loss) -> None:
+def test_nothing_overflows_up_to_700_and_the_gradient_has_its_limits(loss: Loss) -> None:
     assert torch.isfinite(loss.mean(FAR)).all()
     for targets in (torch.zeros_like(FAR), torch.ones_like(FAR)):
         for function in (loss.value, loss.gradient, loss.curvature):
             assert torch.isfinite(function(FAR, targets)).all()
         assert (loss.curvature(FAR, targets) >= 0).all()
+    _, y = rows(loss)
+    far = torch.full_like(y, math.inf)
+    for f in (far, -far):
+        limit, near = loss.gradient(f, y), loss.gradient(f.clamp(-700, 700), y)
+        assert not torch.isnan(limit).any()
+        if isinstance(loss, Huber | Logistic):
+            assert_close(limit, near, 1e-14)
+        else:
+            assert torch.equal(limit.sign(), near.sign() * (limit != 0))
 
 
 def test_the_logistic_tails_keep_their_digits() -> None:
@@ -96,21 +103,8 @@ def test_the_logistic_tails_keep_their_digits() -> None:
 
 
 @pytest.mark.parametrize("loss", EACH, ids=str)
-def test_the_gradient_has_its_limits(loss: Loss) -> None:
-    _, y = rows(loss)
-    far = torch.full_like(y, math.inf)
-    for f in (far, -far):
-        limit, near = loss.gradient(f, y), loss.gradient(f.clamp(-700, 700), y)
-        assert not torch.isnan(limit).any()
-        if isinstance(loss, Huber | Logistic):
-            assert_close(limit, near, 1e-14)
-        else:
-            assert torch.equal(limit.sign(), near.sign() * (limit != 0))
-
-
-@pytest.mark.parametrize("loss", EACH, ids=str)
-def test_the_mean_is_where_the_gradient_is_0(loss: Loss) -> None:
-    f, y = rows(loss)
+def test_the_mean_is_where_the_gradient_is_0_and_targets_broadcast(loss: Loss) -> None:
+    f, y = rows(loss, 12)
     mean = loss.mean(f)
     assert loss.identity == torch.equal(mean, f)
     if isinstance(loss, Logistic):
@@ -121,6 +115,11 @@ def test_the_mean_is_where_the_gradient_is_0(loss: Loss) -> None:
     assert float(slope.abs().max()) < 1e-12
     if not isinstance(loss, Huber):
         assert_close(loss.variance(mean), loss.curvature(f, y), 1e-12)
+    grid, column = f.reshape(3, 4), y[:3, None]
+    for part in (loss.value, loss.gradient, loss.curvature, loss.majorant):
+        assert part(grid, column).shape == (3, 4)
+        assert part(grid[:, :1], column.expand(3, 4)).shape == (3, 4)
+        assert_close(part(grid, column)[1], part(grid[1], column[1]), 1e-15)
 
 
 def test_hubers_parabola_lies_above_and_its_flat_parts_end_where_the_gradient_changes() -> None:
@@ -140,16 +139,6 @@ def test_hubers_parabola_lies_above_and_its_flat_parts_end_where_the_gradient_ch
         past = loss.gradient(f + sign * (near + 0.1), y)
         assert ((past - slope).abs()[ends] > 0.01).all()
     assert all((room == 0).all() for room in SQUARED.flat(f, y))
-
-
-@pytest.mark.parametrize("loss", [Huber(), Logistic(), Poisson(), Squared()], ids=str)
-def test_predictions_and_targets_broadcast(loss: Loss) -> None:
-    f, y = rows(loss, 12)
-    grid, column = f.reshape(3, 4), y[:3, None]
-    for part in (loss.value, loss.gradient, loss.curvature, loss.majorant):
-        assert part(grid, column).shape == (3, 4)
-        assert part(grid[:, :1], column.expand(3, 4)).shape == (3, 4)
-        assert_close(part(grid, column)[1], part(grid[1], column[1]), 1e-15)
 
 
 @pytest.mark.parametrize(

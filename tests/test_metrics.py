@@ -20,14 +20,11 @@ ONE = lk.Intervals(LEVELS.point, LEVELS.lower[:, 0], LEVELS.upper[:, 0], 0.5)
 Y = np.array([0.0, 1.0, 1.5, -4.0])
 
 
-def test_coverage_counts_the_ends_and_has_a_monte_carlo_error():
-    assert tuple(lk.coverage(Y, ONE)) == (0.5, pytest.approx(0.25))
+def test_coverage_widths_and_scores_equal_their_definitions():
+    assert tuple(lk.coverage(Y, ONE)) == (0.5, pytest.approx(0.25))  # the ends count
     value, error = lk.coverage(Y, LEVELS)
     np.testing.assert_allclose(value, [0.5, 0.75])
     np.testing.assert_allclose(error, np.sqrt([0.25 / 4, 0.1875 / 4]))
-
-
-def test_mean_width():
     assert lk.mean_width(ONE) == 2.0
     np.testing.assert_allclose(lk.mean_width(LEVELS), [2.0, 4.0])
     half = np.array([1.0, 2.0, 3.0, 6.0])
@@ -39,15 +36,14 @@ def test_mean_width():
     value, error = lk.mean_width(lk.Intervals(np.zeros(4), -half, half, 0.1))
     assert value == np.inf
     assert np.isnan(error)
-
-
-def test_interval_score_charges_misses_by_their_distance():
     assert lk.interval_score(Y, ONE) == pytest.approx(2 + (0.5 + 3.0) * (2 / 0.5) / 4)
-    second = 4 + 2.0 * (2 / 0.25) / 4
     value, error = lk.interval_score(Y, LEVELS)
-    np.testing.assert_allclose(value[1], second)
     scores = 4 + np.array([0, 0, 0, 2.0]) * (2 / 0.25)
-    np.testing.assert_allclose(error[1], np.std(scores, ddof=1) / 2)
+    assert (value[1], error[1]) == pytest.approx((scores.mean(), np.std(scores, ddof=1) / 2))
+    crossed = lk.Intervals(np.zeros(1), np.array([1.0]), np.array([-1.0]), 0.9)
+    assert crossed.width == 0.0
+    assert not crossed.covers([0.0])
+    assert lk.interval_score([0.0], crossed) == pytest.approx(2 / 0.9 * 2.0)  # outside both ends
 
 
 def test_the_interval_score_is_best_at_the_true_quantiles():
@@ -63,55 +59,37 @@ def test_the_interval_score_is_best_at_the_true_quantiles():
     assert all(score(-z + a, z + b) > best for a, b in ((0.3, 0), (-0.3, 0), (0, 0.3), (0, -0.3)))
 
 
-def test_empty_intervals_have_no_width():
-    crossed = lk.Intervals(np.zeros(1), np.array([1.0]), np.array([-1.0]), 0.9)
-    assert crossed.width == 0.0
-    assert not crossed.covers([0.0])
-    assert lk.interval_score([0.0], crossed) == pytest.approx(2 / 0.9 * 2.0)  # outside both ends
-
-
 def test_coverage_by_bin_of_width_and_of_a_feature():
-    rng = np.random.default_rng(1)
     half = np.repeat([1.0, 3.0], 50)
     intervals = lk.Intervals(np.zeros(100), -half, half, 0.1)
-    y = np.concatenate([rng.uniform(-2, 2, 50), rng.uniform(-2, 2, 50)])
+    y = np.random.default_rng(1).uniform(-2, 2, 100)
     bins = lk.coverage_by_bin(y, intervals, bins=2)
     np.testing.assert_array_equal(bins.rows, [50, 50])
     np.testing.assert_allclose(bins.width, [2.0, 6.0])
     np.testing.assert_allclose(bins.coverage, [np.mean(np.abs(y[:50]) <= 1), 1.0])
     assert bins.error[1] == 0.0
-    feature = np.arange(100)
-    by_feature = lk.coverage_by_bin(y, intervals, by=feature, bins=4)
+    by_feature = lk.coverage_by_bin(y, intervals, by=np.arange(100), bins=4)
     np.testing.assert_array_equal(by_feature.rows, [25] * 4)
     assert by_feature.rows @ by_feature.coverage == pytest.approx(intervals.covers(y).sum())
+    same = lk.coverage_by_bin(Y, ONE, bins=3)  # equal values share a bin
+    assert (same.rows.tolist(), same.coverage.tolist()) == ([4], [0.5])
 
 
-def test_equal_values_share_a_bin():
-    bins = lk.coverage_by_bin(Y, ONE, bins=3)
-    assert (bins.rows.tolist(), bins.coverage.tolist()) == ([4], [0.5])
-
-
-BAD = [
-    ({"intervals": LEVELS}, "several levels"),
-    ({"by": "height"}, "by='height': choose from 'width'"),
-    ({"by": [1.0, 2.0]}, r"by has shape \(2,\)"),
-    ({"bins": 0}, "bins=0"),
-    ({"y": Y[:, None]}, "there are 4 intervals"),
-]
-
-
-@pytest.mark.parametrize(("changed", "message"), BAD)
-def test_bad_arguments_are_refused(changed, message):
-    with pytest.raises(ValueError, match=message):
-        lk.coverage_by_bin(**{"y": Y, "intervals": ONE} | changed)
-
-
-@pytest.mark.parametrize("metric", [lk.coverage, lk.interval_score, lk.coverage_by_bin])
-def test_no_rows_and_no_intervals_are_refused(metric):
-    with pytest.raises(ValueError, match="intervals has no rows"):
-        metric([], ONE[:0])
-    with pytest.raises(TypeError, match="give what predict_interval returns"):
-        metric(Y, [0.5] * 4)
+def test_bad_arguments_are_refused():
+    for changed, message in (
+        ({"intervals": LEVELS}, "several levels"),
+        ({"by": "height"}, "by='height': choose from 'width'"),
+        ({"by": [1.0, 2.0]}, r"by has shape \(2,\)"),
+        ({"bins": 0}, "bins=0"),
+        ({"y": Y[:, None]}, "there are 4 intervals"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lk.coverage_by_bin(**{"y": Y, "intervals": ONE} | changed)
+    for metric in (lk.coverage, lk.interval_score, lk.coverage_by_bin):
+        with pytest.raises(ValueError, match="intervals has no rows"):
+            metric([], ONE[:0])
+        with pytest.raises(TypeError, match="give what predict_interval returns"):
+            metric(Y, [0.5] * 4)
     with pytest.raises(ValueError, match="intervals has no rows"):
         lk.mean_width(ONE[:0])
 
@@ -177,19 +155,15 @@ def test_scores_are_those_of_the_metrics_also_of_pipelines(alpha):
         assert score == -lk.interval_score(TARGETS, intervals).value
 
 
-def test_greater_is_better_in_cross_validation():
+def test_greater_is_better_in_cross_validation_and_grids():
     scoring = {"c": lk.coverage_scorer(), "s": lk.interval_score_scorer(0.2)}
     noise = np.random.default_rng(0).normal(size=(len(TARGETS), 1))
     check = partial(cross_validate, MODEL, y=TARGETS, cv=3, scoring=scoring)
     found, worse = check(X), check(noise)
     assert ((found["test_c"] > 0) & (found["test_c"] <= 1)).all()
     assert worse["test_s"].mean() < found["test_s"].mean() < 0
-
-
-def test_a_grid_chooses_by_the_interval_score():
-    grid = {"ridge": [0.1, 1e6]}
-    search = GridSearchCV(MODEL, grid, scoring=lk.interval_score_scorer(), cv=3).fit(X, TARGETS)
-    assert search.best_params_ == {"ridge": 0.1}
+    search = GridSearchCV(MODEL, {"ridge": [0.1, 1e6]}, scoring=scoring["s"], cv=3)
+    assert search.fit(X, TARGETS).best_params_ == {"ridge": 0.1}
 
 
 def test_scorers_compare_pickle_and_refuse():

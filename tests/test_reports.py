@@ -1,7 +1,5 @@
 """HTML reports from Python: the pages of intervals and of a model, and what they need."""
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -50,13 +48,14 @@ def test_a_model_reports_what_the_command_does(fitted, tmp_path):
     assert "do not look" in far
 
 
-def test_intervals_report_themselves(fitted, tmp_path):
+def test_intervals_report_themselves(fitted, tmp_path, monkeypatch):
     model, X, y = fitted
     result = model.predict_interval(X)
     text = text_of(result.to_html(str(tmp_path / "a.html"), y))
     assert "Guaranteed: at least" in text
     assert "price in $" in text
     assert "training rows 60" not in text
+    assert "Measured: " in text
     assert "Measured: " not in text_of(result.to_html())
     with pytest.raises(ValueError, match=r"a\.txt: give a name that ends in \.html, \.htm"):
         result.to_html(tmp_path / "a.txt")
@@ -64,6 +63,9 @@ def test_intervals_report_themselves(fitted, tmp_path):
         result[:0].to_html()
     with pytest.raises(ValueError, match="intervals with a certificate"):
         lk.Intervals(np.zeros(1), np.zeros(1), np.ones(1), 0.1).to_html()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"jinja2: pip install 'lazyknife\[cli\]'"):
+        result.to_html()
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
@@ -74,13 +76,6 @@ def test_rows_of_any_kind_are_reported(kind):
     assert "features 3" in text
     with pytest.raises(TypeError, match="X=<generator"):
         model.report(batch for batch in [X])
-
-
-def test_without_jinja2_an_error_names_the_extra(fitted, monkeypatch):
-    model, X, _ = fitted
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r"jinja2: pip install 'lazyknife\[cli\]'"):
-        model.predict_interval(X).to_html()
 
 
 def test_the_name_of_y_is_on_plots_and_in_saved_models(fitted, tmp_path):

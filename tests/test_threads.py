@@ -1,7 +1,5 @@
 """Pieces of work on threads and in processes: the same results, and no setting is changed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -40,7 +38,7 @@ def _three_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_results_come_in_order_from_several_threads() -> None:
+def test_results_come_in_order_from_several_threads_and_errors_end_the_work() -> None:
     start = threading.Barrier(3, timeout=30)  # three pieces run side by side, or none ends
 
     def work(item: int) -> tuple[int, int]:
@@ -50,6 +48,9 @@ def test_results_come_in_order_from_several_threads() -> None:
 
     assert list(PROCESSOR.map(work, range(20), numbers=1)) == [(k, 1) for k in range(20)]
     assert torch.get_num_threads() == 3
+    with pytest.raises(ZeroDivisionError):
+        list(PROCESSOR.map(lambda item: 1 // (item - 3), range(8), numbers=1))
+    assert torch.get_num_threads() == available() == 3
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -77,12 +78,6 @@ def test_pieces_of_pieces_run_one_after_another() -> None:
         return {name(item)} == set(PROCESSOR.map(name, range(4), numbers=1))
 
     assert all(PROCESSOR.map(outer, range(4), numbers=1))
-
-
-def test_an_error_ends_the_work_and_restores_the_setting() -> None:
-    with pytest.raises(ZeroDivisionError):
-        list(PROCESSOR.map(lambda item: 1 // (item - 3), range(8), numbers=1))
-    assert torch.get_num_threads() == available() == 3
 
 
 def test_blocks_may_be_nested_and_end_in_any_thread() -> None:

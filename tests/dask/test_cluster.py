@@ -51,6 +51,9 @@ def fitted(X: Any, y: Any) -> LazyJackknifeRegressor:
     return LazyJackknifeRegressor(network=wide("laplace"), random_state=0).fit(*parts)
 
 
+KILLS = pytest.mark.skipif(os.name != "posix", reason="signals")
+
+
 @contextmanager
 def a_worker_killed(client: Client, task: str) -> Iterator[None]:
     """Kill a worker as soon as the scheduler knows of a task of this name."""
@@ -87,6 +90,7 @@ def test_a_cluster_gives_the_answers_of_one_machine(client: Client, rows: tuple[
     check_same(found.predict_interval(da.from_array(new, chunks=(100, 4))).compute(), expected)
 
 
+@KILLS
 @pytest.mark.parametrize("task", ["sums_of", "left_of", "extent_of", "members_of"])
 def test_a_worker_killed_in_fit_changes_nothing(client: Client, rows: Any, task: str) -> None:
     X, y, new, model = rows
@@ -96,6 +100,7 @@ def test_a_worker_killed_in_fit_changes_nothing(client: Client, rows: Any, task:
     assert str(found.certificate_) == str(model.certificate_)
 
 
+@KILLS
 @pytest.mark.parametrize("task", ["_eta", "concatenate"])
 def test_a_worker_killed_in_predict_changes_nothing(client: Client, rows: Any, task: str) -> None:
     X, y, new, model = rows

@@ -1,11 +1,7 @@
-"""Many fits keep no memory, and a fit that is ended leaves nothing behind."""
+"""Many fits keep no memory."""
 
 import gc
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -44,37 +40,3 @@ def test_three_hundred_fits_keep_no_memory() -> None:
     before = resident()
     fits(240)
     assert resident() - before < 16 * 2**20  # 70 kB a fit; a kept model alone is more
-
-
-ENDLESS = """
-import numpy as np, lazyknife as lk
-rng = np.random.default_rng(0)
-X = rng.normal(size=(60, 3))
-print("fitting", flush=True)
-while True:
-    lk.LazyJackknifeRegressor(random_state=0).fit(X, X[:, 0]).predict_interval(X)
-    lk.JackknifeRegressor(network=lk.mlp((8,)), epochs=1).fit(X, X[:, 0])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_a_fit_that_is_ended_leaves_no_files(tmp_path: Path, end: signal.Signals) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", ENDLESS],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline() == "fitting\n"
-        time.sleep(1.0)  # into a fit
-        running.send_signal(end)
-        _, errors = running.communicate(timeout=120)
-    assert running.returncode == -end
-    assert ("KeyboardInterrupt" in errors) == (end == signal.SIGINT)
-    assert sorted(tmp_path.rglob("*")) == []

@@ -1,7 +1,5 @@
 """Sketches of more rows than choices look at: chosen ridges, folds and sizes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ import lazyknife as lk
 import reference
 from lazyknife.choosing.rows import rows_apart
 from lazyknife.intervals import kappa
-from lazyknife.networks import mlp
 from lazyknife.ridge.leave_one_out import draw_folds
 from machines import MACHINE
 from reference import Array, assert_close
@@ -78,12 +75,3 @@ def test_models_of_a_sketch_equal_refits_at_their_ridges(
         bound = 1 - (2 * kappa(0.1, left) - 1) / (left + 1)
         assert model.certificate_.coverage == bound
     assert model.certificate_.coverage is not None
-
-
-def test_rows_set_aside_are_never_compared_with_a_new_one() -> None:
-    """One network, and more rows than models choose on: the certificate counts the others alone."""
-    X, y = linear(1010)
-    model = lk.LazyJackknifeRegressor(mlp((1,)), random_state=0, device=MACHINE.device).fit(X, y)
-    rest, _ = rows_apart(len(y), model.seeds_.lazy)
-    assert len(model.loo_.residuals) == len(model.loo_.scores) == len(rest) == 151
-    assert model.certificate_.coverage == 1 - (2 * kappa(0.1, 151) - 1) / 152

@@ -32,24 +32,6 @@ def test_settings_of_the_base_and_of_the_estimator_are_passed_on():
         lk.DPLazyPI(alhpa=0.1)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"readout": "tangent"},
-        {"readout": "tangent", "construction": "full"},
-        {"construction": "minmax"},
-        {"readout": "tangent", "loss": "huber"},
-        {"readout": "tangent", "ridge": "auto", "fit_intercept": True, "widths": "leverage"},
-        {"scaling": "symlog", "bounds": (-9.0, 9.0), "n_starts": 2},
-    ],
-)
-def test_every_setting_of_the_estimator_can_be_given(settings):
-    model = paper(**settings).fit(X, Y)
-    assert model.base_.details["method"] == "dpsgd"
-    assert model.certificate_.coverage > 0.5
-    assert len(model.predict_interval(NEW)) == 12
-
-
 class Placed(nn.Linear):
     """A network that keeps where it was moved."""
 
@@ -58,23 +40,17 @@ class Placed(nn.Linear):
         return super().to(*args, **terms)
 
 
-class Seeing(lk.DPSGD):
-    """DP-SGD that keeps the place of the network that it was given."""
-
-    def learn(self, task):
-        places.append(list(task.start.places))
-        return super().learn(task)
-
-
-places: list = []
-
-
 def test_the_network_is_brought_to_the_device_before_it_is_trained():
     """There need not be a GPU: the device of the settings reaches the trainer's network."""
-    places.clear()
-    model = lk.LazyJackknifeRegressor(
-        lambda p: Placed(p, 1), Seeing(epochs=1), ridge=1.0, device="cpu", random_state=0
-    )
+    places = []
+
+    class Seeing(lk.DPSGD):
+        def learn(self, task):
+            places.append(list(task.start.places))
+            return super().learn(task)
+
+    terms = {"ridge": 1.0, "device": "cpu", "random_state": 0}
+    model = lk.LazyJackknifeRegressor(lambda p: Placed(p, 1), Seeing(epochs=1), **terms)
     lk.audit_stability(model, X, Y, NEW, refits=1)
     assert places == [[torch.device("cpu")]] * 2  # the fit and the refit
 
@@ -89,11 +65,13 @@ def test_units_of_y_matter_and_the_warning_names_settings_that_help():
     assert np.median(narrow) < 3 * np.ptp(large)
 
 
-@pytest.mark.parametrize("base", [lk.DPSGD(), lk.Split(), lk.Perturbed(1.0, 1.0)])
-@pytest.mark.parametrize("network", [lk.wide("laplace"), [lk.wide("laplace")]])
+@pytest.mark.parametrize(
+    "base", [lk.DPSGD(), lk.Split(), lk.Perturbed(1.0, 1.0), lk.Plain(), descents.Moved()]
+)
+@pytest.mark.parametrize("network", [lk.wide("laplace"), [lk.wide("relu"), lk.wide("laplace")]])
 def test_infinitely_wide_networks_have_nothing_to_train(network, base):
-    with pytest.raises(ValueError, match="have no weights to train: use base=Public"):
-        lk.LazyJackknifeRegressor(network, base, readout="network").fit(X, Y)
+    with pytest.raises(ValueError, match=r"have no weights to train: use base=Public\(\), or"):
+        lk.LazyJackknifeRegressor(network, base).fit(X, Y, X_pool=NEW)
     with pytest.raises(ValueError, match="have no weights to train"):
         lk.certify(n=30, alpha=0.1, network=network, base=base)
 
@@ -111,11 +89,8 @@ def test_a_fitted_model_shows_the_papers_bounds():
     assert "Set by set_params" in noted.details
     with pytest.raises(ValueError, match=r"eta=-1\.0"):
         model.certify(eta=-1.0)
-
-
-def test_methods_that_the_theorem_is_not_about_show_no_bound_of_it():
-    model = lk.JackknifeRegressor(lk.mlp((3,)), epochs=1, random_state=0).fit(X, Y)
-    assert "paper" not in model.certify(eta=0.0).bounds
+    other = lk.JackknifeRegressor(lk.mlp((3,)), epochs=1, random_state=0).fit(X, Y)
+    assert "paper" not in other.certify(eta=0.0).bounds  # its theorem is not about refits
 
 
 def test_step_sizes_may_change_over_the_steps():

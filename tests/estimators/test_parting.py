@@ -1,7 +1,5 @@
 """Choices on a part of the rows: no leak, coverage with mutants, and the edges of the settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,22 +90,6 @@ class AllShaped(PartedStep):
         return replace(passes, shape=shape).models(X, y, every[rest_of(loo, X)]), choice
 
 
-def test_a_shape_learnt_from_all_rows_is_caught() -> None:
-    step = AllShaped(**vars(step_of(nominal=NOMINAL)))
-    with pytest.raises(AssertionError):
-        assert_fixed(step, "y", MANY, True)
-
-
-# Boosted trees are grown on this many rows and more.
-GROWN = {"networks": (LAPLACE,), "nominal": NOMINAL, "ridge": 0.1, "widths": "constant"}
-PLENTY = 1800
-
-
-@pytest.mark.parametrize("change", ["y", "row"])
-def test_a_row_moves_no_trees_of_the_model_without_it(change: str) -> None:
-    assert_fixed(step_of(**GROWN), change, PLENTY, shaped=False, kind="jumps")
-
-
 @dataclass(frozen=True)
 class AllGrown(PartedStep):
     """Trees are grown on all rows."""
@@ -120,9 +102,24 @@ class AllGrown(PartedStep):
         return passes.models(X, y, torch.tensor(rest_of(loo, X)), grown=grown), choice
 
 
-def test_trees_grown_on_all_rows_are_caught() -> None:
+# Boosted trees are grown on this many rows and more.
+GROWN = {"networks": (LAPLACE,), "nominal": NOMINAL, "ridge": 0.1, "widths": "constant"}
+PLENTY = 1800
+
+
+@pytest.mark.parametrize("change", ["y", "row"])
+def test_a_row_moves_no_trees_of_the_model_without_it(change: str) -> None:
+    assert_fixed(step_of(**GROWN), change, PLENTY, shaped=False, kind="jumps")
+
+
+def test_a_shape_learnt_from_all_rows_and_trees_grown_on_them_are_caught() -> None:
+    with pytest.raises(AssertionError):
+        assert_fixed(AllShaped(**vars(step_of(nominal=NOMINAL))), "y", MANY, True)
     with pytest.raises(AssertionError):
         assert_fixed(AllGrown(**vars(step_of(**GROWN))), "y", PLENTY, shaped=False, kind="jumps")
+    for kind, n in (("varying", PLENTY), ("jumps", 1700)):  # where trees gain nothing
+        X, y = rows_of(kind, n, 4, seed=0)  # or S has fewer than 1,500 rows
+        assert not step_of(**GROWN).models(X, y)[1].trees
 
 
 def test_values_of_trees_inside_the_part_are_out_of_fold() -> None:
@@ -162,12 +159,6 @@ def test_left_out_errors_with_trees_are_those_of_the_ridge_with_them(ridge: floa
         given = weight * passes.ridge**0.5 * grown
         loo = replace(passes, **settings).models(X, y, torch.arange(120), grown=given)
         assert error == pytest.approx(float(loo.residuals[:50].square().mean()), rel=1e-8)
-
-
-def test_trees_are_left_out_where_they_gain_nothing() -> None:
-    for kind, n in (("varying", PLENTY), ("jumps", 1700)):  # S has fewer than 1,500 rows
-        X, y = rows_of(kind, n, 4, seed=0)
-        assert not step_of(**GROWN).models(X, y)[1].trees
 
 
 def assert_fixed(
@@ -241,34 +232,6 @@ def test_rows_far_away_have_the_shape_of_some_row(factor: float) -> None:
         _, lower, upper = find_construction(construction).ends(loo, new, [1, 5, 0])
         assert not bool((lower.isnan() | upper.isnan()).any())
         assert bool((lower[:, :2] <= upper[:, :2]).all())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"networks": (wide("laplace"), wide("relu"))},
-        {"networks": (wide("gaussian", scale=0.5, squash=True),)},
-        {"ridge": 1e4},
-        {"intercept": False, "relevance": False, "scaled": False},
-        {"widths": "constant"},
-    ],
-)
-@pytest.mark.parametrize("edge", ["constant y", "constant X", "equal rows", "three values", "wild"])
-def test_edges_give_ordered_ends(edge: str, settings: Any) -> None:
-    X, y = rows_of("varying", N, 3, seed=5)
-    y = {"constant y": torch.full_like(y, 3.0), "three values": y.sign() + 1}.get(edge, y)
-    X = {"constant X": torch.ones_like(X), "equal rows": X[:4].repeat(N // 4, 1)}.get(edge, X)
-    if edge == "wild":
-        X[11], y[23] = 1e5 * X[11], 1e9
-    loo, choice = step_of(**settings).models(X, y)
-    assert choice.rows == N - part_of(N)
-    new = torch.cat([X[:4], rows_of("varying", 6, 3, seed=6)[0], 1e6 * X[:2]])
-    for construction in ("plus", "minmax", "jackknife", "naive"):
-        point, lower, upper = find_construction(construction).ends(loo, new, [1, 4, 20])
-        assert bool(torch.isfinite(point).all())
-        assert not bool((lower.isnan() | upper.isnan()).any())
-        assert bool((lower <= upper)[:, :2].all())
 
 
 def test_a_nearly_noiseless_table_keeps_its_certificate() -> None:

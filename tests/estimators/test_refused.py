@@ -44,6 +44,9 @@ class NeverLearns(lk.Public):
         raise AssertionError("the base was learnt")
 
 
+NEVER = NeverLearns()
+
+
 def check_refused(model, message, rows=X, targets=y):
     """The model says so, and stays as it was."""
     before = dict(vars(model))
@@ -67,7 +70,6 @@ BAD_ROWS = {
     "one row": (X[:1], y[:1], "minimum of 2 is required"),
     "lengths": (X, y[:-1], r"inconsistent numbers of samples: \[30, 29\]"),
     "nan in y": (X, with_value(y, np.nan), r"y\[3\]=nan is not a finite"),
-    "None in a list": (X, [None, *y[1:]], r"\by\b"),
     "None in objects": (X, pd.Series([None, *y[1:]], dtype=object), r"\by\b"),
     "three axes": (X, np.stack([y] * 2, axis=1)[..., None], r"\by\b"),
     "texts": (X, [str(v) for v in y], "y has values that are not numbers"),
@@ -84,28 +86,17 @@ def test_rows_and_targets_that_are_no_finite_numbers_are_refused(case, estimator
 
 
 @pytest.mark.parametrize(
-    ("settings", "rows", "message"),
+    ("settings", "rows", "targets", "message"),
     [
-        ({"network": None}, X[..., None], r"fails on rows of shape \(3, 1\)"),
-        ({"network": lk.mlp((4,)), "scaling": None}, 1e160 * X, "too large"),
-        ({"ridge": "auto"}, X[:2], "at least 3 rows"),
+        ({"network": None}, X[..., None], y, r"fails on rows of shape \(3, 1\)"),
+        ({"network": lk.mlp((4,)), "scaling": None}, 1e160 * X, y, "too large"),
+        ({"ridge": "auto"}, X[:2], y[:2], "at least 3 rows"),
+        ({"loss": "logistic", "base": NEVER}, X, COUNTS, "requires y of 0 or 1.* in row 2: "),
+        ({"loss": "poisson", "base": NEVER}, X, COUNTS - 3, "y of 0 or more.* in row 0: "),
     ],
 )
-def test_rows_that_a_setting_cannot_take(settings, rows, message):
-    check_refused(lazy(**settings), message, rows, y[: len(rows)])
-
-
-@pytest.mark.parametrize(
-    ("loss", "targets", "domain"),
-    [("logistic", y, "0 or 1"), ("logistic", COUNTS, "0 or 1"), ("poisson", y, "0 or more")],
-)
-def test_targets_that_a_loss_cannot_take(loss, targets, domain):
-    wrong = np.flatnonzero(~np.isin(targets, [0, 1]) if loss == "logistic" else targets < 0)[0]
-    message = rf"loss='{loss}' requires y of {domain}.* in row {wrong}: "
-    check_refused(lazy(base=NeverLearns(), loss=loss), message, X, targets)
-
-
-def test_covariates_are_learnt_from_once():
+def test_rows_and_targets_that_a_setting_cannot_take(settings, rows, targets, message):
+    check_refused(lazy(**settings), message, rows, targets)
     with pytest.raises(ValueError, match="give X_pool or X_unlabeled, not both"):
         lazy(base=Moved()).fit(X, y, X_pool=X, X_unlabeled=X)
 
@@ -127,7 +118,6 @@ def test_settings_of_a_wrong_type_are_named(name, value):
 NORMED = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 1))
 BAD_SETTINGS = [
     ({"alpha": 0.0}, "alpha=0.0: give a number strictly between"),
-    ({"alpha": 1.0}, "alpha=1.0"),
     ({"alpha": "0.1"}, "alpha='0.1': give a number"),
     ({"alpha": 1e-320}, "alpha=1e-320: give a number from 1e-15"),
     ({"ridge": -1.0}, "ridge=-1.0: give a number above 0"),
@@ -136,7 +126,6 @@ BAD_SETTINGS = [
     ({"construction": "x"}, "'plus', 'minmax', 'full'"),
     ({"readout": "x"}, "choose from 'network', 'tangent'"),
     ({"network": []}, "at least one candidate"),
-    ({"network": 3}, "network=3: give None"),
     ({"network": lambda p: None}, "must take the number of features"),
     *(({"network": call}, "network") for call in (nn.Linear, torch.sin, lambda: None, nn.ReLU)),
     ({"network": nn.Linear(3, 2)}, r"shape \(3, 2\)"),
@@ -145,15 +134,11 @@ BAD_SETTINGS = [
     ({"base": "dpsgd"}, "base='dpsgd': give an instance"),
     ({"base": lk.DPSGD(batch_size=31)}, "batch_size=31 is more"),
     ({"scaling": "log"}, r"scaling='log': choose from"),
-    ({"scaling": 3}, "scaling=3"),
     ({"features": "sketch"}, "features='sketch': give None or an instance of Ex"),
     ({"widths": "huge"}, "widths='huge': choose from 'constant', 'leverage', 'a"),
     ({"loss": "pinball"}, "loss='pinball': choose from 'squared', 'huber', 'logistic', 'poisson'"),
-    ({"loss": 2}, "loss=2: choose from 'squared'"),
     ({"folds": 1}, "folds=1: give at least 2"),
-    ({"folds": 0}, "folds=0: give a whole number"),
-    ({"n_starts": 0}, "n_starts=0: give a whole number"),
-    ({"n_starts": 1.5}, "n_starts=1.5"),
+    *(({name: 0}, f"{name}=0: give a whole number") for name in ("folds", "n_starts")),
     *(({"random_state": seed}, "random_state=.*whole number") for seed in ("no", -1, True, 1.5)),
 ]
 
@@ -168,6 +153,7 @@ def test_bad_settings_are_refused_and_change_nothing(settings, message, kind):
 
 
 LONG = 10**7  # epochs
+OF_ONE_NETWORK = [("loss", "huber"), ("readout", "network"), ("features", SKETCH), ("n_starts", 2)]
 NOT_TOGETHER = [
     *(
         (
@@ -177,15 +163,10 @@ NOT_TOGETHER = [
         )
         for construction, widths, allowed in (
             ("full", "constant", "'leverage'"),
-            ("cv+", "leverage", "'constant'"),
-            ("jackknife", "leverage", "'constant'"),
-            ("naive", "leverage", "'constant'"),
+            *((name, "leverage", "'constant'") for name in ("cv+", "jackknife", "naive")),
         )
     ),
-    (
-        {"construction": "full", "readout": "network"},
-        r"construction='full' does not support readout='network': choose readout from 'tangent'",
-    ),
+    ({"construction": "full", "readout": "network"}, "choose readout from 'tangent'"),
     ({"features": SKETCH, "readout": "network"}, "choose readout from 'tangent'"),
     *(
         (
@@ -193,77 +174,54 @@ NOT_TOGETHER = [
             rf"loss='{loss}' does not support construction='{re.escape(construction)}': choose "
             "construction from 'plus', 'minmax', 'jackknife', 'naive'",
         )
-        for loss in ("huber", "logistic", "poisson")
-        for construction in ("full", "cv+")
+        for loss, construction in (("huber", "full"), ("logistic", "cv+"), ("poisson", "full"))
     ),
+    ({"loss": "huber", "features": SKETCH}, "loss='huber' does not support features="),
+    ({"loss": lk.Huber(2.0), "widths": "leverage"}, "choose widths from 'constant', None"),
+    ({"loss": "poisson", "target_transform": "log"}, "'log' does not support loss='poisson'"),
     *(
-        ({"loss": "huber", name: value}, f"loss='huber' does not support {name}=")
-        for name, value in (("features", SKETCH), ("widths", "leverage"))
-    ),
-    *(
-        (
-            {"loss": loss, "target_transform": "log"},
-            f"target_transform='log' does not support loss='{loss}'",
-        )
-        for loss in ("logistic", "poisson")
-    ),
-    (
-        {"loss": lk.Huber(2.0), "widths": "leverage"},
-        r"does not support widths='leverage': choose widths from 'constant', None",
-    ),
-    *(
-        (
-            {"widths": "auto", name: value},
-            r"widths='auto' requires models that choose .*: choose widths from 'constant'",
-        )
-        for name, value in (("features", SKETCH), ("readout", "network"), ("ridge", 1.0))
+        ({"widths": "auto"} | more, "widths='auto' requires .*: choose widths from 'constant'")
+        for more in ({"features": SKETCH}, {"readout": "network"}, {"ridge": 1.0})
     ),
     *(
         ({"network": [lk.wide()], name: value}, f"{name.removeprefix('n_')}=")
-        for name, value in (
-            ("loss", "huber"),
-            ("readout", "network"),
-            ("features", SKETCH),
-            ("n_starts", 2),
-        )
+        for name, value in OF_ONE_NETWORK
     ),
     ({"construction": "cv+", "folds": 31}, "folds=31 is more than the 30 rows: give at most 30"),
     (
-        {"construction": "cv+", "folds": 16, "base": lk.Split(0.5, NeverLearns())},
+        {"construction": "cv+", "folds": 16, "base": lk.Split(0.5, NEVER)},
         "folds=16 is more than the 15 rows: give at most 15",
     ),
-    (
-        {"n_starts": 2, "network": nn.Linear(3, 1)},
-        "n_starts=2 needs random starts.* give a callable such as mlp.*, or n_starts=1",
-    ),
+    ({"n_starts": 2, "network": nn.Linear(3, 1)}, "give a callable such as mlp.*, or n_starts=1"),
     ({"parameters": ["head.*"]}, r"matches \['head.\*'\]: choose from \['0.weight'"),
-    *(({"parameters": v}, "parameters=.*'all', 'last'") for v in (None, 3, [], [3], "head", ARRAY)),
+    *(({"parameters": v}, "parameters=.*'all', 'last'") for v in (None, [3], "head", ARRAY)),
     ({"parameters": lambda name, p: False}, "selects none"),
     ({"parameters": lambda name: True}, "parameters=.*failed for '0.weight'"),
     ({"n_starts": 10**6}, "starts=1000000: give a number from 1 to 10000"),
     ({"n_starts": 9000, "network": lk.mlp((2000, 2000))}, "starts=9,000 .* bytes"),
     ({"network": lk.mlp((10**9,))}, r"widths=\(1000000000,\) .* bytes"),
-    ({"network": lk.mlp((10**5, 10**6))}, "network: .* bytes"),
     ({"features": lk.Sketch(10**9)}, "features .* bytes"),
-    ({"base": lk.Plain(epochs=LONG)}, "epochs=.* hours"),
-    ({"base": lk.Split(0.5, lk.Plain(epochs=LONG))}, "epochs=.* hours"),
-    ({"base": lk.Perturbed(1.0, 1.0, training=lk.Plain(epochs=10 * LONG))}, "epochs=.* hours"),
-    ({"base": lk.DPSGD(epochs=LONG, noise_multiplier=1.0)}, "epochs=.* hours"),
+    *(
+        ({"base": base}, "epochs=.* hours")
+        for base in (
+            lk.Plain(epochs=LONG),
+            lk.Perturbed(1.0, 1.0, training=lk.Plain(epochs=10 * LONG)),
+            lk.DPSGD(epochs=LONG, noise_multiplier=1.0),
+        )
+    ),
     ({"base": lk.DPSGD(epochs=LONG)}, "epochs"),  # which takes hours to account for
 ]
 
 
 @pytest.mark.parametrize(("settings", "message"), NOT_TOGETHER)
 def test_settings_that_do_not_go_together_are_refused_before_training(settings, message):
-    given = ONE_NETWORK | {"base": NeverLearns()} | settings
+    given = ONE_NETWORK | {"base": NEVER} | settings
     check_refused(lk.LazyJackknifeRegressor(**given), message)
 
 
 def test_chosen_widths_take_four_rows():
     own = ONE_NETWORK | {"network": [lk.mlp((8,))]}
-    split = lk.LazyJackknifeRegressor(
-        **own | {"base": lk.Split(0.5, NeverLearns()), "widths": "auto"}
-    )
+    split = lk.LazyJackknifeRegressor(**own | {"base": lk.Split(0.5, NEVER), "widths": "auto"})
     check_refused(split, "widths='auto' requires at least 4 rows, not 3", X[:6], y[:6])
     with pytest.raises(AssertionError, match="the base was learnt"):
         split.fit(X[:8], y[:8])
@@ -274,18 +232,12 @@ def test_chosen_widths_take_four_rows():
 OF_BASELINES = [
     *((each, {"fit_intercept": v}, "True or False") for each in TRAINED for v in ("no", 1, None)),
     *((each, {"epochs": 10**8}, "epochs=.* hours: give fewer epochs") for each in TRAINED),
-    *((each, {"random_state": -1}, "random_state=.*whole number") for each in TRAINED),
-    *(
-        (each, {"network": kind}, f"network={kind.__name__} is a class: give an instance")
-        for each in ALL
-        for kind in (lk.mlp, lk.wide, lk.Public)
-    ),
+    *((each, {"network": lk.wide}, "network=wide is a class: give an instance") for each in ALL),
     (lk.CVPlusRegressor, {"folds": 31}, "folds=31 is more than the 30 rows"),
     (lk.CVPlusRegressor, {"folds": 1}, "folds=1: give at least 2"),
     (lk.SplitConformalRegressor, {"calibration": 1.0}, "calibration=1.0: give a number strictly"),
     (lk.JackknifeRegressor, {"epochs": 0}, "epochs=0: give a whole number of at least 1"),
     (lk.JackknifeRegressor, {"lr": -1}, "lr=-1: give a number above 0"),
-    (lk.JackknifeRegressor, {"network": nn.Linear(3, 2)}, "one output per row"),
 ]
 
 
@@ -375,10 +327,6 @@ def test_errors_of_wrong_arguments_name_no_inner_class(estimator, method):
         with pytest.raises(TypeError, match=rf"^{method}\(\) got an unexp"):
             found(X, row_weights=y)
     assert inspect.getdoc(found)
-
-
-def test_what_python_says_of_a_method_stays_true():
-    model = lk.CVPlusRegressor(SMALL, alpha=0.3)
-    assert pickle.loads(pickle.dumps(model.fit)).__self__.alpha == 0.3
+    assert pickle.loads(pickle.dumps(found)).__name__ == method
     names = ["self", "X", "y", "X_pool", "X_unlabeled", "groups", "clusters"]
     assert list(inspect.signature(Own.fit).parameters) == names

@@ -1,10 +1,12 @@
 """Saved models predict the same bits as the models that were saved."""
 
 import copy
+import importlib
+import io
 import json
 import os
 import pickle
-import subprocess
+import re
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,7 +28,7 @@ from torch import nn
 import lazyknife as lk
 from fuzzing import patience
 from lazyknife.compute import Machine
-from lazyknife.estimators.saving import SCHEMA, _describe, _machine, saveable_classes
+from lazyknife.estimators.saving import SCHEMA, _describe, _machine
 from tangents import tied_table
 from zoo import Draws, tied
 
@@ -55,15 +57,12 @@ MODELS = {
     "default": lazy(),
     "default, one λ": lazy(ridge=1.0, feature_weights=None),
     "default, little memory": lazy(memory_budget=100_000),
-    "default, full": lazy(construction="full"),
-    "default, cv+": lazy(construction="cv+"),
-    "default, split": lazy(construction="split"),
+    **{f"default, {c}": lazy(construction=c) for c in ("full", "cv+", "split")},
     "candidates": lazy(network=[plain_network(), SMALL, lk.wide("laplace", 0.5)]),
     "one network": lazy(network=SMALL),
     "module": lazy(network=plain_network()),
     "leverage": lazy(network=SMALL, widths="leverage"),
-    "full": lazy(network=SMALL, construction="full"),
-    "cv+": lazy(network=SMALL, construction="cv+"),
+    **{c: lazy(network=SMALL, construction=c) for c in ("full", "cv+")},
     "sketch": lazy(network=SMALL, features=lk.Sketch(6)),
     "primal": lazy(network=lk.mlp(()), widths="constant"),
     "windows": lazy(network=lk.mlp(()), ridge=1.0, fit_intercept=False, widths="constant"),
@@ -141,29 +140,6 @@ def test_loaded_models_predict_the_same_bits(name, reloaded):
     assert_same(model, reloaded(again))
 
 
-OTHER_PROCESS = """
-import sys, numpy, lazyknife
-for name in sys.argv[2:]:
-    model = lazyknife.LazyJackknifeRegressor.load(name)
-    numpy.save(name, model.predict_interval(numpy.load(sys.argv[1]), alpha=[0.1, 0.3]).to_numpy())
-    print(model.certificate_)
-"""
-
-
-@pytest.mark.slow
-def test_another_process_predicts_the_same_bits(tmp_path):
-    models = {name: fitted(name) for name in ("default", "default, full", "one network")}
-    for name, model in models.items():
-        model.save(tmp_path / name)
-    np.save(tmp_path / "new.npy", NEW)
-    ran = [sys.executable, "-c", OTHER_PROCESS, "new.npy", *models]
-    told = subprocess.run(ran, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
-    for name, model in models.items():
-        expected = model.predict_interval(NEW, alpha=LEVELS).to_numpy()
-        assert np.array_equal(np.load(tmp_path / f"{name}.npy"), expected)
-    assert told.strip() == "\n".join(str(model.certificate_) for model in models.values())
-
-
 # "\ud800" is half of a character, as in a name of a file that is not UTF-8.
 FRAME = pandas.DataFrame(
     {
@@ -178,31 +154,23 @@ NUMBERS = pandas.DataFrame(X, columns=["a", "b", "c"])
 
 
 @pytest.mark.parametrize("network", [None, SMALL], ids=["default", "one network"])
-def test_frames_with_columns_of_any_kind(network, reloaded):
+def test_frames_keep_their_columns_and_names(network, reloaded):
     model = lazy(network=network, encoding=lk.TableEncoder(categorical=["flag"])).fit(FRAME, y)
     again = reloaded(model)
     assert_same(model, again, FRAME)
     assert again.reader_ == model.reader_
     assert again.encoding.categorical == ["flag"]
+    for scaling in (None, RobustScaler()):
+        model = lazy(network=SMALL, scaling=scaling).fit(NUMBERS, y)
+        again = reloaded(model)
+        assert_same(model, again, NUMBERS)
+        swapped = again.predict(NUMBERS[["b", "a", "c"]])
+        np.testing.assert_array_equal(swapped, model.predict(NUMBERS))
+        with pytest.raises(ValueError, match="no column 'c'"):
+            again.predict(NUMBERS[["a", "b"]])
 
 
-@pytest.mark.parametrize("scaling", [None, RobustScaler()])
-def test_frames_keep_their_names(reloaded, scaling):
-    model = lazy(network=SMALL, scaling=scaling).fit(NUMBERS, y)
-    again = reloaded(model)
-    assert_same(model, again, NUMBERS)
-    np.testing.assert_array_equal(again.predict(NUMBERS[["b", "a", "c"]]), model.predict(NUMBERS))
-    with pytest.raises(ValueError, match="no column 'c'"):
-        again.predict(NUMBERS[["a", "b"]])
-
-
-def test_a_pool_is_remembered(reloaded):
-    again = reloaded(fitted("standardize"))
-    with pytest.warns(UserWarning, match="X_pool"):
-        again.predict_interval(NEW + 1)
-
-
-def test_settings_may_be_set_after_the_fit(reloaded):
+def test_settings_may_be_set_after_the_fit_and_a_pool_is_remembered(reloaded):
     model = fitted("one network").set_params(alpha=0.3, nu=0.5)
     again = reloaded(model)
     assert (again.alpha, again.nu) == (0.3, 0.5)
@@ -212,6 +180,8 @@ def test_settings_may_be_set_after_the_fit(reloaded):
     assert_same(later, reloaded(later))
     with pytest.raises(NotFittedError, match="ridge=3"):
         reloaded(later.set_params(ridge=3.0))
+    with pytest.warns(UserWarning, match="X_pool"):
+        reloaded(fitted("standardize")).predict_interval(NEW + 1)
 
 
 # Networks and functions of the user's own.
@@ -231,13 +201,14 @@ class OwnLoss(lk.Squared):
     pass
 
 
+class OneSetting(lk.LazyJackknifeRegressor):
+    def __init__(self, ridge, alpha=0.1):
+        super().__init__(ridge=ridge, alpha=alpha, random_state=0)
+
+
 def own_network(width=4, factor=1.0):
     torch.manual_seed(0)
     return Own(width, factor)
-
-
-def callable_network(features):
-    return Own()
 
 
 def kernel(left, right):
@@ -248,17 +219,9 @@ def other_kernel(left, right):
     return torch.exp(-2 * torch.cdist(left, right))
 
 
-def moved(name, parameter):
-    return name.startswith("head")
-
-
-def double(layer, args, result):
-    return 2 * result
-
-
 def hooked_network():
     network = plain_network()
-    network[0].register_forward_hook(double)
+    network[0].register_forward_hook(lambda layer, args, result: 2 * result)
     return network
 
 
@@ -268,18 +231,24 @@ def network_with_a_method_of_its_own():
     return network
 
 
-# Settings that have to be passed again, made anew each time.
+def only_head(name, parameter):
+    return name.startswith("head")
+
+
+def new_network(features):
+    return Own()
+
+
 GIVEN = {
     "module": lambda: {"network": own_network()},
     "a hook": lambda: {"network": hooked_network()},
     "a method": lambda: {"network": network_with_a_method_of_its_own()},
     "candidates": lambda: {"network": [own_network(), SMALL, lk.wide(kernel)]},
-    "kernel": lambda: {"network": lk.wide(kernel)},
     "kernel, full": lambda: {"network": [lk.wide(kernel), own_network()], "construction": "full"},
-    "parameters": lambda: {"network": own_network(), "parameters": moved},
+    "parameters": lambda: {"network": own_network(), "parameters": only_head},
     "loss": lambda: {"loss": OwnLoss(), "ridge": 1.0},
     "target_transform": lambda: {"target_transform": (np.sinh, np.arcsinh)},
-    "starts": lambda: {"network": callable_network, "n_starts": 2},
+    "starts": lambda: {"network": new_network, "n_starts": 2},
     "base": lambda: {"network": own_network(), "base": lk.DPSGD(0.5, 0.05, epochs=1)},
 }
 CODE = ("network", "parameters", "loss", "target_transform")
@@ -353,21 +322,17 @@ def test_other_settings_than_those_of_the_fit_are_refused(saved, given, message,
         reloaded(model, **{"network": saved()} | given)
 
 
-TRANSFORMERS = {
-    "pipeline": make_pipeline(RobustScaler(), PowerTransformer()),
-    "function": FunctionTransformer(np.tanh),
-}
-
-
-@pytest.mark.parametrize("name", TRANSFORMERS)
-def test_other_transformers_are_passed_fitted(name, reloaded):
-    model = lazy(network=SMALL, scaling=TRANSFORMERS[name]).fit(X, y, X_pool=NEW)
+@pytest.mark.parametrize(
+    "transformer", [make_pipeline(RobustScaler(), PowerTransformer()), FunctionTransformer(np.tanh)]
+)
+def test_other_transformers_are_passed_fitted(transformer, reloaded):
+    model = lazy(network=SMALL, scaling=transformer).fit(X, y, X_pool=NEW)
     with pytest.raises(ValueError, match=r"with scaling \(fitted, of class [PF]"):
         reloaded(model)
     assert_same(model, reloaded(model, scaling=model.scaling_.transformer))
-    if name != "function":
+    if hasattr(transformer, "steps"):
         with pytest.raises(ValueError, match="is not what the model was fitted with"):
-            reloaded(model, scaling=clone(TRANSFORMERS[name]).fit(X))
+            reloaded(model, scaling=clone(transformer).fit(X))
 
 
 def test_what_cannot_be_saved_leaves_the_old_file(tmp_path):
@@ -398,8 +363,11 @@ def rewritten(path, change):
 
 @contextmanager
 def little_room(size=2**30):
-    """Within the block no more memory than this can be reserved."""
-    resource = pytest.importorskip("resource")
+    """Within the block no more memory than this can be reserved, where a system has such limits."""
+    if sys.platform != "linux":
+        yield
+        return
+    resource = importlib.import_module("resource")
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + size, before[1]))
@@ -425,52 +393,28 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
         lk.LazyJackknifeRegressor.load(tmp_path / "missing.lk")
 
 
-def test_models_of_other_classes_are_named(saved):
-    with pytest.raises(ValueError, match="holds a LazyJackknifeRegressor, not a JackknifeRegr"):
-        lk.JackknifeRegressor.load(saved)
+def test_files_of_other_classes_and_versions_say_so(saved, reloaded):
+    model = OneSetting(1.0).fit(X, y)
+    assert_same(model, reloaded(model))
+    with pytest.raises(ValueError, match="holds a OneSetting, not a LazyJackknifeRegr"):
+        lk.LazyJackknifeRegressor.load(saved)
+    fitted("one network").save(saved)
 
-
-def test_files_of_other_versions_say_so(saved):
     def of_another_version(document):
         document["lazyknife"] = "99.0"
         entries(document, "LinearModels")[0]["extra"] = 1
 
+    def message():
+        with pytest.raises(ValueError, match=r"m\.lk") as caught:
+            lk.LazyJackknifeRegressor.load(saved)
+        return str(caught.value)
+
     rewritten(saved, of_another_version)
-    with pytest.raises(ValueError, match=r"written by lazyknife 99\.0, and this is"):
-        lk.LazyJackknifeRegressor.load(saved)
+    assert "written by lazyknife 99.0, and this is" in message()
     saved.write_bytes(saved.read_bytes().replace(SCHEMA, b"lazyknife-model-99 ", 1))
-    with pytest.raises(ValueError, match=r"starts with b'lazyknife-model-99 .*that wrote it"):
-        lk.LazyJackknifeRegressor.load(saved)
+    assert re.search(r"starts with b'lazyknife-model-99 .*that wrote it", message())
     save_file({"a": torch.ones(2)}, saved, {"format": "lazyknife model", "schema": "1"})
-    with pytest.raises(ValueError, match=r"m\.lk: not a model that .* or fit and save again"):
-        lk.LazyJackknifeRegressor.load(saved)  # as before the first release
-
-
-def damaged_files(whole, count):
-    """Every byte of the header changed, other contents, and files changed in some place."""
-    for k in range(len(SCHEMA) + 65 + 8):
-        yield whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :]
-    yield from (b"", b"x", b"y,x\n1,2\n" * 10, pickle.dumps([1]), bytes(1000), b"\xff" * 1000)
-    rng = np.random.default_rng(0)
-    for k in range(count):
-        place, length = int(rng.integers(len(whole))), int(rng.integers(1, 40))
-        before, noise = whole[:place], rng.bytes(length)
-        yield (
-            before,
-            before + bytes([whole[place] ^ (1 << k % 8)]) + whole[place + 1 :],
-            before + noise + whole[place + length :],
-            before + whole[place + length :],
-            before + noise + whole[place:],
-        )[k % 5]
-
-
-def test_damaged_files_load_nothing(saved):
-    whole = saved.read_bytes()
-    for text in damaged_files(whole, 600):
-        if text != whole:  # noise may be what was there
-            saved.write_bytes(text)
-            with pytest.raises(ValueError, match=r"m\.lk is damaged|m\.lk: not a model"):
-                lk.LazyJackknifeRegressor.load(saved)
+    assert re.search("not a model that .* or fit and save again", message())
 
 
 class Evil:
@@ -478,14 +422,30 @@ class Evil:
         return os.mkdir, ("evil",)
 
 
-def test_a_pickle_is_refused_and_not_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "m.lk").write_bytes(pickle.dumps(Evil()))
-    torch.save(Evil(), "t.lk")
-    for name in ("m.lk", "t.lk"):
-        with pytest.raises(ValueError, match=f"{name}: not a model that lazyknife"):
-            lk.LazyJackknifeRegressor.load(name)
-    assert not (tmp_path / "evil").exists()
+def damaged_files(whole, count):
+    """Every byte of the header changed, other contents, and files changed in some place."""
+    for k in range(len(SCHEMA) + 65 + 8):
+        yield whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :]
+    torch.save(Evil(), foreign := io.BytesIO())
+    yield from (b"", b"x", b"y,x\n1,2\n" * 10, bytes(1000), b"\xff" * 1000)
+    yield from (pickle.dumps([1]), pickle.dumps(Evil()), foreign.getvalue())
+    rng = np.random.default_rng(0)
+    for k in range(count):
+        place, length = int(rng.integers(len(whole))), int(rng.integers(1, 40))
+        before, after, noise = whole[:place], whole[place + length :], rng.bytes(length)
+        one = bytes([whole[place] ^ (1 << k % 8)]) + whole[place + 1 :]
+        yield before + (b"", one, noise + after, after, noise + whole[place:])[k % 5]
+
+
+def test_damaged_files_load_nothing_and_pickles_do_not_run(saved, monkeypatch):
+    monkeypatch.chdir(saved.parent)
+    whole = saved.read_bytes()
+    for text in damaged_files(whole, 300):
+        if text != whole:  # noise may be what was there
+            saved.write_bytes(text)
+            with pytest.raises(ValueError, match=r"m\.lk is damaged|m\.lk: not a model"):
+                lk.LazyJackknifeRegressor.load(saved)
+    assert not Path("evil").exists()
 
 
 def entries(document, kind):
@@ -545,7 +505,7 @@ def test_forged_files_are_refused_in_words(change, saved):
         lk.LazyJackknifeRegressor.load(saved)
 
 
-def test_devices_are_replaced(saved):
+def test_devices_are_replaced_and_budgets_fit_the_memory_that_is_there(saved):
     """A file from a GPU, made of one from the CPU."""
 
     def on_gpu(document):
@@ -564,39 +524,13 @@ def test_devices_are_replaced(saved):
         assert_same(again, fitted("one network"))
     with pytest.raises(ValueError, match=r"^device='nowhere'"):
         lk.LazyJackknifeRegressor.load(saved, map_location="nowhere")
-
-
-class OneSetting(lk.LazyJackknifeRegressor):
-    def __init__(self, ridge, alpha=0.1):
-        super().__init__(ridge=ridge, alpha=alpha, random_state=0)
-
-
-def test_subclasses_are_loaded(reloaded):
-    model = OneSetting(1.0).fit(X, y)
-    again = reloaded(model)
-    assert again.ridge == 1.0
-    assert_same(model, again)
-
-
-def test_a_budget_fits_the_memory_that_is_there():
     assert _machine(**vars(Machine(budget=1000))) == Machine(budget=1000)
     assert _machine(**vars(Machine(budget=2**62))).budget < 2**60
 
 
 def test_names_of_files(tmp_path):
     model = fitted("one network")
-    for name in ("\ud800.lk", "a\0b.lk"):
+    for name in ("a\0b.lk", *["\ud800.lk"] * (os.name == "posix")):
         for call in (model.save, lk.LazyJackknifeRegressor.load):
             with pytest.raises(ValueError, match=r"^'.*' is not the name of a file \(.*\)$"):
                 call(tmp_path / name)
-    path = tmp_path / os.fsdecode(b"\xff.lk")
-    try:
-        model.save(path)
-    except OSError:
-        pytest.skip("names of files are Unicode on this system")
-    assert_same(lk.LazyJackknifeRegressor.load(path), model)
-
-
-def test_no_two_saveable_classes_have_the_same_name():
-    names = {f"{kind.__module__}.{kind.__name__}" for kind in saveable_classes()}
-    assert len(names) == len(saveable_classes())

@@ -41,17 +41,14 @@ def test_the_misses_of_all_settings_are_added(kind: Any) -> None:
 
 
 BASES = [lk.Public(), lk.Split(0.5)]
+PLANNED = [{"base": base, "construction": c} for base in BASES for c in ("plus", "minmax")]
 PRIVATE = [lk.DPSGD(epsilon, epochs=1) for epsilon in (0.01, 0.1)]
 
 
 @pytest.mark.parametrize(
     ("grid", "start", "own"),
     [
-        (
-            {"base": BASES, "construction": ["plus", "minmax"]},
-            {},
-            [{"base": base, "construction": c} for base in BASES for c in ("plus", "minmax")],
-        ),
+        ({"base": BASES, "construction": ["plus", "minmax"]}, {}, PLANNED),
         (
             {"base__epsilon": [0.01, 0.1]},
             {"base": lk.DPSGD(epochs=1), "alpha": 0.1},
@@ -68,14 +65,11 @@ def test_settings_with_guarantees_of_their_own(grid: Any, start: Any, own: Any) 
         assert start["base"] == lk.DPSGD(epochs=1)
 
 
-def test_what_any_of_the_settings_assumes_is_assumed() -> None:
+def test_what_any_of_the_settings_assumes_is_assumed_and_many_leave_nothing() -> None:
     networks = [lk.mlp((4,)), torch.nn.Linear(X.shape[1], 1)]
     for count in (1, 2):
         found = lk.after_search(searched({"network": networks[:count]}))
         assert any("starting weights" in one for one in found.assumptions) == (count == 2)
-
-
-def test_many_settings_leave_nothing() -> None:
     search = searched({"ridge": [0.1, 1.0], "fit_intercept": [True, False]}, model(alpha=0.2))
     found = lk.after_search(search)
     assert found.coverage == 0.0
@@ -109,22 +103,16 @@ class Adaptive:
     best_estimator_ = model().fit(X, Y)
 
 
-def test_other_searches_leave_no_guarantee() -> None:
+def test_other_searches_leave_no_guarantee_and_what_is_none_is_refused() -> None:
     found = lk.after_search(Adaptive())
     assert found.coverage is None
     assert found.bounds == {}
     assert "did not list the settings before it looked" in found.details
-
-
-def test_what_is_no_search_over_an_estimator_is_refused() -> None:
     piped = GridSearchCV(make_pipeline(model()), {"lazyjackkniferegressor__ridge": [1.0]}, cv=2)
     for wrong in (model(), GridSearchCV(model(), {"ridge": [1.0]}), piped.fit(X, Y)):
         with pytest.raises(TypeError, match="give a fitted search, with refit=True"):
             lk.after_search(wrong)
-
-
-def test_searching_on_other_rows_loses_nothing() -> None:
-    """The recipe of the guide."""
+    # The recipe of the guide: a search on other rows loses nothing.
     search = GridSearchCV(model(), {"ridge": [0.1, 1.0]}, scoring=SCORE, cv=2).fit(X[:20], Y[:20])
     final = clone(search.best_estimator_).fit(X[20:], Y[20:])
     assert final.certificate_ == lk.certify(n=40, alpha=0.05)

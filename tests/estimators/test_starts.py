@@ -1,11 +1,9 @@
 """The mean of several networks with random starts of their own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import lazyknife as lk
 import reference
@@ -33,30 +31,24 @@ NETWORKS: dict[str, Network | None] = {
 }
 
 
-def members(network: Network | None, starts: int) -> list[nn.Module]:
-    return [make(network, X, seed) for seed in spawn_seeds(SEED, starts)]
-
-
-def mean_kernel(networks: list[nn.Module], left: Tensor, right: Tensor) -> Array:
-    each = [reference.jacobian(n, left) @ reference.jacobian(n, right).T for n in networks]
-    mean: Array = np.mean(each, axis=0)
-    return mean
-
-
 @pytest.mark.parametrize("starts", [2, 5])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_outputs_are_the_mean_and_the_kernel_the_mean_over_their_number(
     name: str, starts: int
 ) -> None:
-    network = NETWORKS[name]
-    module = build(network, X, SEED, starts)
-    own = members(network, starts)
-    tangent = linearise(module, X, machine=MACHINE)
+    own = [make(NETWORKS[name], X, seed) for seed in spawn_seeds(SEED, starts)]
+    tangent = linearise(build(NETWORKS[name], X, SEED, starts), X, machine=MACHINE)
     features, rows = tangent.features(X), tangent.features(NEW)
+    old, new = ([reference.jacobian(n, part) for n in own] for part in (X, NEW))
+
+    def mean(left: list[Array], right: list[Array]) -> Array:
+        found: Array = np.mean([a @ b.T for a, b in zip(left, right, strict=True)], axis=0)
+        return found
+
     assert_close(features.outputs, np.mean([reference.outputs(n, X) for n in own], axis=0))
-    assert_close(starts * tangent.gram(features), mean_kernel(own, X, X))
-    assert_close(starts * tangent.kernel(rows, features), mean_kernel(own, NEW, X))
-    assert_close(starts * tangent.norms(rows), mean_kernel(own, NEW, NEW).diagonal())
+    assert_close(starts * tangent.gram(features), mean(old, old))
+    assert_close(starts * tangent.kernel(rows, features), mean(new, old))
+    assert_close(starts * tangent.norms(rows), mean(new, new).diagonal())
 
 
 def test_networks_differ_and_the_seed_makes_them() -> None:

@@ -1,7 +1,5 @@
 """The lazy step: which form it takes, what it refuses, and what rounding costs it."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable
@@ -81,8 +79,7 @@ def test_sketched_models_equal_refits_on_the_sketched_rows(
     (outputs, Z), (new_outputs, Z_new) = (
         tuple(part.cpu().numpy() for part in basis.at(rows)[:2]) for rows in (X, NEW)
     )
-    r = y.cpu().numpy() - outputs
-    ridges = models.models.ridges.tolist()
+    r, ridges = y.cpu().numpy() - outputs, models.models.ridges.tolist()
     if ridge == "auto":
         unit, columns = typical_size(basis.tangent, X, 4), [*range(13)]
         own = choose_ridges(here(Z @ Z.T), here(r), intercept, unit, columns, None, MACHINE)
@@ -97,23 +94,22 @@ def test_sketched_models_equal_refits_on_the_sketched_rows(
     assert_close(models.residuals, r - own, 1e-8)
 
 
-Needed = tuple[LazyStep, int, int]
 SQUARE, NARROW = 100 * 100, Sketch(19)
 FOLDS: dict[str, Any] = {"construction": "cv+", "features": NARROW}
-# Settings, weights, and how many numbers are counted for 100 rows.
-MEMORY: dict[str, Needed] = {
-    "kernel": (LazyStep(1.0), 100, SQUARE),
-    "kernel and models": (LazyStep("auto"), 1000, (2 + KERNELS) * SQUARE),
-    "primal": (LazyStep(1.0), 99, SQUARE + 3 * 99**2),
-    "primal and models": (LazyStep("auto"), 99, (2 + KERNELS) * SQUARE + 3 * 99**2),
-    "sketch": (LazyStep(1.0, features=NARROW), 1000, 2000 + 3 * 19**2),
+AUTO, DIMENSIONS = LazyStep("auto"), "fewer dimensions"
+# Settings, weights, how many numbers are counted for 100 rows, and a remedy.
+MEMORY: dict[str, tuple[LazyStep, int, int, str]] = {
+    "kernel": (LazyStep(1.0), 100, SQUARE, "parameters='last', or fewer rows"),
+    "kernel and models": (AUTO, 1000, (2 + KERNELS) * SQUARE, "features=Sketch(4096)"),
+    "primal": (LazyStep(1.0), 99, SQUARE + 3 * 99**2, DIMENSIONS),
+    "primal and models": (AUTO, 99, (2 + KERNELS) * SQUARE + 3 * 99**2, DIMENSIONS),
+    "sketch": (LazyStep(1.0, features=NARROW), 1000, 2000 + 3 * 19**2, DIMENSIONS),
     "sketch and models": (
-        LazyStep("auto", features=NARROW),
-        10,
-        4000 + 3 * 19**2 + KERNELS * SQUARE,
+        *(LazyStep("auto", features=NARROW), 10),
+        *(4000 + 3 * 19**2 + KERNELS * SQUARE, DIMENSIONS),
     ),
-    "sketch and folds": (LazyStep(1.0, **FOLDS), 10, 2000 + 8 * 19**2),
-    "sketch and many folds": (LazyStep(1.0, **FOLDS, folds=50), 10, 4000 + 8 * 19**2),
+    "sketch and folds": (LazyStep(1.0, **FOLDS), 10, 2000 + 8 * 19**2, DIMENSIONS),
+    "many folds": (LazyStep(1.0, **FOLDS, folds=50), 10, 4000 + 8 * 19**2, DIMENSIONS),
 }
 Free = Callable[[int], None]
 
@@ -126,16 +122,17 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Free:
 
 @pytest.mark.parametrize("name", MEMORY)
 def test_what_does_not_fit_is_refused_with_the_bytes_it_needs(name: str, free: Free) -> None:
-    (step, weights, numbers), machine = MEMORY[name], replace(MACHINE, budget=500)
+    (step, weights, numbers, remedy), machine = MEMORY[name], replace(MACHINE, budget=500)
     needed = 8 * numbers
     free(needed + 500)
     step.check_fits(100, weights, machine)
     free(needed + 499)
     with pytest.raises(NotEnoughMemory, match=f"needs {needed:,} bytes") as caught:
         step.check_fits(100, weights, machine)
-    assert "memory_budget=500" in str(caught.value)
-    assert f"{needed + 499:,} are free" in str(caught.value)
+    for words in ("memory_budget=500", f"{needed + 499:,} are free", remedy):
+        assert words in str(caught.value)
     assert isinstance(caught.value, MemoryError)
+    assert ("a number for ridge" in str(caught.value)) == (step.ridge == "auto")
 
 
 def measured_peak(run: Callable[[], object]) -> int:
@@ -187,23 +184,6 @@ def test_a_fit_takes_no_more_than_was_counted(option: str, free: Free) -> None:
         step.check_fits(n, sum(p.numel() for p in module.parameters()), machine)
     (counted,) = re.findall(r"needs ([\d,]+) bytes", str(caught.value))
     assert peak < int(counted.replace(",", "")) + budget + uncounted
-
-
-@pytest.mark.parametrize(
-    ("step", "remedies"),
-    [
-        (LazyStep(1.0), ("features=Sketch(4096)", "parameters='last'", "or fewer rows")),
-        (LazyStep(1.0, features=NARROW), ("fewer dimensions",)),
-        (LazyStep("auto"), ("a number for ridge",)),
-    ],
-)
-def test_the_refusal_names_remedies(step: LazyStep, remedies: tuple[str, ...], free: Free) -> None:
-    free(1000)
-    with pytest.raises(NotEnoughMemory) as caught:
-        step.check_fits(100, 200, MACHINE)
-    for remedy in remedies:
-        assert remedy in str(caught.value)
-    assert ("a number for ridge" in str(caught.value)) == (step.ridge == "auto")
 
 
 @dataclass(frozen=True)
@@ -269,18 +249,12 @@ def test_rounding_that_depends_on_the_place_in_a_batch_is_measured_and_reported(
     assert placed.certificate_.coverage == steady.certificate_.coverage
 
 
-def low_rank(n: int, features: int) -> Tensor:
-    """Rows in a space of five dimensions, far from 0."""
-    rng = np.random.default_rng(0)
-    return MACHINE.put(
-        torch.from_numpy(100 * rng.normal(size=(n, 5)) @ rng.normal(size=(5, features)))
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "form"), [(40, "kernel"), (60, "features")])
 def test_rounding_that_outweighs_the_ridge_is_refused(n: int, form: str) -> None:
-    X, (_, y) = low_rank(n, 50), data(n)
+    """Rows in a space of five dimensions, far from 0."""
+    rng, (_, y) = np.random.default_rng(0), data(n)
+    X = here(100 * rng.normal(size=(n, 5)) @ rng.normal(size=(5, 50)))
     module = nn.Linear(50, 1)
     scarce = linearise(module, X, machine=replace(MACHINE, budget=1000))
     with pytest.raises(ValueError, match="plus ridge=1e-14 is not positive definite"):
@@ -304,9 +278,6 @@ def test_the_unit_looks_at_the_network_and_its_seed_alone() -> None:
         ridges = LazyStep("auto", seed=3).models(near, rows, y).models.ridges
         powers = torch.log2(ridges / unit)
         assert_close(powers, powers.round(), 1e-9)
-
-
-def test_codes_take_a_unit_without_a_scale() -> None:
-    codes = torch.tensor([[0, 1], [2, 1], [1, 0]])
+    codes = torch.tensor([[0, 1], [2, 1], [1, 0]])  # which have no scale
     module = nn.Sequential(nn.Embedding(3, 2), nn.Flatten(), nn.Linear(4, 1))
     assert typical_size(linearise(module, codes, machine=MACHINE), codes, 0) == 1.0

@@ -1,7 +1,5 @@
 """Drawn files and options of the command: results, or one line that says what is wrong."""
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import chdir
 from pathlib import Path
