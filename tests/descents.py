@@ -1,7 +1,5 @@
 """Starts and rows for the bases, and their optimizers written out as slow twins."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Where the tests compute: on the processor, or on the device that LAZYKNIFE_DEVICE names."""
 
-from __future__ import annotations
-
 import os
 
 import torch

@@ -1,7 +1,5 @@
 """Slow twins: what the library computes in closed form, here by explicit refits and sorting."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

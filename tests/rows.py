@@ -1,7 +1,5 @@
 """Data for the tests: the paper's simulation, and real files where they can be found."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

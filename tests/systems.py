@@ -1,7 +1,5 @@
 """The solvers as functions of plain tensors, which they may overwrite."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Networks whose Jacobian takes every form, with rows for them, as cases for tests."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -12,7 +10,7 @@ from torch.nn import functional
 from torch.nn.utils.parametrize import register_parametrization
 
 from lazyknife.networks import mlp, seeded
-from zoo import Net, scaled, shared_layer, tied, two
+from zoo import Net, branches, scaled, shared_layer, tied, two
 
 
 def rows(n: int, *shape: int, seed: int = 0) -> Tensor:
@@ -72,17 +70,6 @@ def scale_on_a_layer() -> nn.Module:
     first.scale = nn.Parameter(torch.randn(4))
     run = lambda net, x: net.last((net.first.scale * net.first(x)).tanh())  # noqa: E731
     return Net(run, first=first, last=nn.Linear(4, 1))
-
-
-def looks_at_values() -> nn.Module:
-    """Every row takes one of two branches, by the sign of what the first layer says."""
-
-    def one(net: Net, row: Tensor) -> Tensor:
-        hidden = net.first(row)
-        return net.up(hidden) if hidden.sum() > 0 else net.down(hidden).tanh()
-
-    layers = {"first": nn.Linear(3, 4), "up": nn.Linear(4, 1), "down": nn.Linear(4, 1)}
-    return Net(lambda net, x: torch.stack([one(net, row) for row in x]), **layers)
 
 
 def two_branches() -> nn.Module:
@@ -160,9 +147,9 @@ with seeded(0):
             {"0.weight", "0.bias"},
         ),
         "control flow on values": (
-            looks_at_values(),
+            branches(),
             (3,),
-            {f"{layer}.{role}" for layer in ("first", "up", "down") for role in ("weight", "bias")},
+            {"up.weight", "up.bias", "down.weight", "down.bias"},
         ),
     }
 NETWORKS = FACTORED | {name: case[:2] for name, case in EXPLICIT.items()}

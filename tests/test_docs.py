@@ -29,7 +29,7 @@ def read(path: Path | str) -> str:
 README, SPEED = read("README.md"), read("docs/speed.md")
 PAGES = sorted(path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 # The README and a few short pages run in `make test`, all others in `make test-all`.
-QUICK = {"README", "gallery", "large-data", "saving", "speed", "tutorial"}
+QUICK = {"README", "gallery", "large-data", "saving", "tutorial"}
 
 
 NEEDS_BASH = pytest.mark.skipif(shutil.which("bash") is None, reason="this system has no bash")
@@ -87,7 +87,7 @@ def test_examples_run_and_show_a_certificate(path, tmp_path, capsys):
 
 def test_the_tables_on_speed_are_those_of_the_measured_files():
     check_same_page(report.tables(SPEED), SPEED)
-    assert SPEED.count("\n| ") > 30
+    assert SPEED.count("\n| ") > 20
 
 
 PROJECT = tomllib.loads(read("pyproject.toml"))

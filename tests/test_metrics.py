@@ -73,6 +73,8 @@ def test_coverage_by_bin_of_width_and_of_a_feature():
     assert by_feature.rows @ by_feature.coverage == pytest.approx(intervals.covers(y).sum())
     same = lk.coverage_by_bin(Y, ONE, bins=3)  # equal values share a bin
     assert (same.rows.tolist(), same.coverage.tolist()) == ([4], [0.5])
+    starts = lk.coverage_by_bin(Y, ONE, by=[0.0, 1.0, 2.0, 4.0], bins=3)  # a bin has its lower edge
+    assert starts.rows.tolist() == [1, 1, 2]
 
 
 def test_bad_arguments_are_refused():

@@ -1,7 +1,5 @@
 """Factors of widths by one model after another, row by row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Networks of every kind, three features to one output, as cases for tests."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from functools import partial

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from lazyknife.compare import named_method, summarise_folds
 from lazyknife.estimators.base import IntervalRegressor
 from lazyknife.plots import plot_intervals, plot_methods, save_figure, style
 
-from ..pages import fill_file, markdown
 from .shared import keep
 
 ALPHA, ROWS = 0.1, 200
@@ -56,21 +54,6 @@ def new_rows() -> tuple[lk.Intervals, np.ndarray]:
     return model.fit(X[train], y[train]).predict_interval(X[new]), y[new]
 
 
-def table(rows: pd.DataFrame) -> str:
-    """A line for each method, with times relative to the first one's."""
-    summary = summarise_folds(rows)
-    unit = summary["seconds"].iloc[0]
-    columns = ("method", "coverage", "width", "interval score", "time ÷ naive", "certified")
-    return markdown(columns, [table_line(line, unit) for line in summary.to_dict("records")])
-
-
-def table_line(line: dict[str, Any], unit: float) -> tuple[str, ...]:
-    digits = {"coverage": 3, "width": 2, "score": 2}
-    shown = (f"{line[c]:.{d}f} ± {line[f'{c}_se']:.{d}f}" for c, d in digits.items())
-    certified = "none" if np.isnan(line["certified"]) else f"{line['certified']:.3f}"
-    return line["method"], *shown, f"{line['seconds'] / unit:.1f}", certified
-
-
 def draw(rows: pd.DataFrame) -> Figure:
     """Intervals of the default estimator, and coverage and width of all methods."""
     summary = summarise_folds(rows)
@@ -99,4 +82,3 @@ def main(docs: Path) -> None:
     rows = lk.compare_methods(*data(), METHODS, alpha=ALPHA, train_rows=ROWS, jobs=1, verbose=True)
     rows = keep(rows, docs / "demo" / "demo.csv")
     save_figure(draw(rows), docs / "demo" / "demo.png")
-    fill_file(docs / "comparison.md", {"demo": table(rows)})

@@ -1,4 +1,4 @@
-"""Distributions, groups and covariate shift on real data, beside peers: rows, tables and figures.
+"""What users ask, on real data and beside peers: rows, tables and figures.
 
 NGBoost, CatBoost and crepes take part if they are installed; rows of those that are not are kept.
 """
@@ -25,6 +25,7 @@ from lazyknife.plots import plot_intervals, save_figure, style
 
 from ..pages import RESULTS, fill_file, markdown
 from ..study.trial import load
+from . import several
 from .shared import ALPHA, keep
 
 LEVELS = np.arange(1, 20) / 20
@@ -216,7 +217,7 @@ def tables(rows: pd.DataFrame) -> dict[str, str]:
         for (data, n, method), part in zip(by.index, by.to_numpy(), strict=True)
     ]
     heads = ["data", "weights", "coverage", "median width", "finite"]
-    return found | {"questions_shift": markdown(heads, lines)}
+    return found | {"questions_shift": markdown(heads, lines)} | several.tables(rows)
 
 
 def split() -> tuple[lk.LazyJackknifeRegressor, np.ndarray, np.ndarray]:
@@ -266,11 +267,12 @@ def side_by_side(shares: pd.DataFrame, xlabel: str, ax: Any) -> None:
 
 def draw(rows: pd.DataFrame, folder: Path) -> None:
     """The figures of the pages that say how to ask."""
-    for picture in (one_sided, distribution, by_group, shifted):
+    pictures = {each.__name__: each for each in (one_sided, distribution, by_group, shifted)}
+    for name, picture in (pictures | several.PICTURES).items():
         with style():
             figure = Figure(figsize=(6, 3.4), layout="constrained")
             picture(rows, figure.subplots())
-            save_figure(figure, folder / f"{picture.__name__}.svg")
+            save_figure(figure, folder / f"{name}.svg")
 
 
 def main(docs: Path) -> None:
@@ -278,6 +280,7 @@ def main(docs: Path) -> None:
     needs = {"NGBoost": "ngboost", "CatBoost, quantiles": "catboost", "crepes, forest": "crepes"}
     absent = [name for name, module in needs.items() if find_spec(module) is None]
     made = [*distributions([each for each in METHODS if each not in absent]), *groups(), *shifts()]
+    made += [each for ask in several.QUESTIONS.values() for each in ask(row)]
     rows = pd.DataFrame(made)
     if path.exists():
         before = pd.read_csv(path)

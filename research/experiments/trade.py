@@ -21,7 +21,6 @@ from lazyknife.records import Array
 
 from ..curves import Curve, plot_curves
 from ..datasets import load
-from ..pages import fill_file, markdown
 from ..study.trial import base_r2
 from .shared import keep
 
@@ -162,27 +161,6 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     return means.join(errors).assign(trials=grouped.size()).reset_index()
 
 
-OTHERS = ("default", "split", "public")  # beside private bases
-
-
-def table(rows: pd.DataFrame) -> str:
-    """Widths in a line for each case, at the first of the coverages to certify.
-
-    Of the private bases, it is that with the narrowest intervals.
-    """
-    summary, lines = summarise(rows), []
-    certified = summary[summary["wanted"] == WANTED[0]]
-    for (data, n), part in certified.groupby(["data", "n"], sort=False):
-        private = part[part["base"].str.startswith("ε")]
-        best = private.loc[private["width"].idxmin()]
-        shown = [part[part["base"] == base].iloc[0] for base in OTHERS] + [best]
-        widths = [f"{line['width']:.3f} ± {line['width_se']:.3f}" for line in shown]
-        own = (best["base"], widths[-1], f"{best['unpaid']:.3f}", f"{best['coverage']:.3f}")
-        lines.append((TITLES[str(data)], f"{n:,}", *widths[:-1], *own))
-    heads = ("private", "its width", "without the price", "coverage")
-    return markdown(("data", "n", *OTHERS, *heads), lines)
-
-
 def draw(rows: pd.DataFrame) -> Figure:
     """Width over the public base's and over the default's against ε, a curve for each case."""
     summary = summarise(rows)
@@ -205,10 +183,9 @@ def draw(rows: pd.DataFrame) -> Figure:
 
 
 def write(rows: pd.DataFrame, docs: Path) -> None:
-    """Write the rows, the figure and the table."""
+    """Write the rows and the figure."""
     rows = keep(rows, docs / "trade" / "rows.csv")
     save_figure(draw(rows), docs / "trade" / "trade.svg")
-    fill_file(docs / "evidence.md", {"trade": table(rows)})
 
 
 def main(docs: Path) -> None:

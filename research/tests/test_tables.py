@@ -21,6 +21,7 @@ from research.study.tables import (
     ONE_NETWORK,
     README,
     against_lines,
+    behind_sentence,
     level_lines,
     paired,
     readme_lines,
@@ -145,6 +146,13 @@ def test_every_reporting_set_has_a_line_with_the_ratio_to_the_best_peer():
     assert [line[0] for line in lines] == ["piston", "robot arm"]
     best = 2.1 * min(FACTOR[method] for method in STRONG)
     assert lines[0][1:] == (f"2.1 ({2.1 / best:.2f})",) * 2
+
+
+def test_the_sets_on_which_a_peer_is_ahead_are_named():
+    rows = tables()
+    assert behind_sentence(rows).startswith("In 10 of 10 cells")
+    rows.loc[(rows["method"] == DEFAULT) & (rows["data"] == "steps"), "score"] *= 2
+    assert "steps (1.82 at 50, 1.82 at 100)." in behind_sentence(rows)
 
 
 def test_frames_are_held_against_boosting_at_every_level():

@@ -165,16 +165,14 @@ def test_verdicts_that_move_are_told_with_the_places(folder):
     )
 
 
-def test_table_1_puts_measured_columns_beside_the_papers(folder):
+def test_table_1_has_what_was_measured(folder):
     text = table1(read_rows(folder / "table1.csv"))
     lines = text.splitlines()
     assert len(lines) == 2 + 2 * 5
     naive, _, plus = lines[2:5]
-    assert naive.startswith(
-        "| simulation, p = 16 | naive | none | < 1 − α | 1 | n + m | none | 0.7 "
-    )
+    assert naive.startswith("| simulation, p = 16 | naive | none | 0.7 ")
     assert naive.endswith(f"| {0.1 / 0.11:.1f} | {0.01 / 0.11:.1f} |")
-    assert "| jackknife+ | ≥ 1 − 2α | ≈ 1 − α | n | n·m | 0.809 |" in plus
+    assert "| jackknife+ | 0.809 |" in plus
     assert plus.endswith(f"| {10 / 0.11:.1f} | {1 / 0.11:.1f} |")
 
 

@@ -141,10 +141,8 @@ def compare_methods(
         ``mlp((64, 64), skip=True)``) and its training; the scaling of the features, fitted on each
         fold's training and test rows together. Targets are standardised by all rows, and widths
         and scores given back in their unit.
-    folds
-        Number of folds.
-    train_rows, test_rows
-        Largest number of rows in the two parts of a fold; more are sampled at random.
+    folds, train_rows, test_rows
+        Number of folds, and largest number of rows in both parts of one; more are sampled.
     random_state
         Seed of the folds; fold k of every method has the seed ``random_state + k``. None draws a
         seed, as does a generator of ``numpy.random``.

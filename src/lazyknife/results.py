@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .certificate import Certificate
 from .data.checks import check_choice, check_fraction, check_positive_int
-from .data.rows import finite_numbers, make_frame
+from .data.rows import finite_numbers, make_frame, stack
 from .intervals.order import mass_largest, mass_smallest
 from .records import Array, Side, to_array
 from .sentences import rounded_down
@@ -56,10 +56,8 @@ class Intervals:
         which rounding might decide the shape of the interval, which hardly ever happens.
     alpha
         The level, or the tuple of levels.
-    index
-        The row labels of the caller's frame, if it had any.
-    backend
-        The library of the caller's frame, such as ``"polars"``; None if the rows were no frame.
+    index, backend
+        The row labels of the caller's frame, and its library, such as ``"polars"``, if it was one.
     certificate
         The coverage guarantee, or a tuple of them, one for each level; None where none is known.
     side
@@ -103,7 +101,7 @@ class Intervals:
         agree = all(part.certificate == first.certificate for part in found)
         return replace(
             first,
-            **{end: _join([getattr(part, end) for part in found]) for end in NUMBERS},
+            **{end: stack([getattr(part, end) for part in found]) for end in NUMBERS},
             index=labels[0].append(labels[1:]) if labelled else None,
             backend=first.backend if len({part.backend for part in found}) == 1 else None,
             certificate=first.certificate if agree else None,
@@ -205,7 +203,7 @@ class Intervals:
     def __getitem__(self, rows: Any) -> Intervals:
         """Return the intervals of some rows: a number, a slice, a mask or a list of numbers."""
         chosen = _positions(rows, len(self))
-        kept = {end: _take(getattr(self, end), chosen) for end in NUMBERS}
+        kept = {end: getattr(self, end)[chosen] for end in NUMBERS}
         return replace(self, **kept, index=None if self.index is None else self.index[chosen])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -265,10 +263,8 @@ class Boxes:
         Ends of the boxes, shape (m, outputs); tensors if the rows were a tensor.
     alpha
         The level.
-    index
-        The row labels of the caller's frame, if it had any.
-    backend
-        The library of the caller's frame; None if the rows were no frame.
+    index, backend
+        The row labels of the caller's frame, and its library, if it was one.
     certificate
         The coverage guarantee, for all outputs of a row together.
 
@@ -532,15 +528,3 @@ def _positions(rows: Any, count: int) -> NDArray[np.intp]:
         )
     chosen: NDArray[np.intp] = np.arange(count)[asked if asked.size else asked.astype(np.intp)]
     return chosen
-
-
-def _take(values: Any, rows: NDArray[np.intp]) -> Any:
-    if isinstance(values, Tensor):
-        return values[torch.from_numpy(rows).to(values.device)]
-    return values[rows]
-
-
-def _join(parts: Sequence[Any]) -> Any:
-    if all(isinstance(part, Tensor) for part in parts):
-        return torch.cat(list(parts))
-    return np.concatenate([to_array(part) for part in parts])

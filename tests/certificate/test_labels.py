@@ -4,8 +4,6 @@ Rows carry labels (coins, folds) and models are functions of the rows and labels
 model is here a table: for each value and each set of rows that it saw, a score.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from fractions import Fraction
 from itertools import permutations

@@ -1,7 +1,5 @@
 """Certificates before and after a fit count the same rows, also where a part of them chooses."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What all rows and a new one choose, for every y at once, against a search for each y."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The likelihood of all models against refits, its rounding against 50 digits, its gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

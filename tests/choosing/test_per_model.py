@@ -1,7 +1,5 @@
 """The search of all models at once against one search after another, each on its own rows."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Sequence

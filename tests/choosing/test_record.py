@@ -1,7 +1,5 @@
 """One record of what was chosen, by every model or for all of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

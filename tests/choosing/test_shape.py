@@ -1,7 +1,5 @@
 """Factors of widths that every model chooses, against one model after another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Choices on rows set aside: weights and λ by gradients, networks by errors on other rows."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

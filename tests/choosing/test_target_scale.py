@@ -1,7 +1,5 @@
 """Scales of y: what they are, what they cost, and that every model chooses on its own rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A cluster of processes: answers of one machine, also where a worker is killed on the way."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

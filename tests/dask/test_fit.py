@@ -1,7 +1,5 @@
 """Fits by partition, of arrays and frames: those of one machine with the same part of the rows."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from functools import partial
@@ -85,7 +83,8 @@ def test_ends_are_those_of_one_machine(n: int, chunk: int, widths: str | None) -
 @pytest.mark.slow
 def test_a_fit_of_many_rows_is_that_of_the_same_rows_in_memory() -> None:
     X, y = rows_of(2200, p=4)
-    whole, parts = model_of().fit(X, y), fitted(X, y, 300)
+    whole, parts = model_of(construction="plus").fit(X, y), fitted(X, y, 300)
+    assert parts.construction_ == "plus"
     new = rows_of(50, p=4, seed=1)[0]
     levels = [0.05, 0.1, 0.4]
     found = parts.predict_interval(da.from_array(new, chunks=(20, 4)), alpha=levels)
@@ -245,7 +244,7 @@ def from_row(part: Any, first: int = 1040) -> Any:
 def test_mixed_columns_give_the_intervals_of_one_machine() -> None:
     frame, y = frame_of(2100)
     new, _ = frame_of(60, seed=1)
-    whole = model_of().fit(frame, y).predict_interval(new).to_frame()
+    whole = model_of(construction="plus").fit(frame, y).predict_interval(new).to_frame()
     fitted, parts = model_of().fit(*by_partition(frame, y, 4)), dd.from_pandas(new, npartitions=3)
     found = fitted.predict_interval(parts)
     assert found.npartitions == 3

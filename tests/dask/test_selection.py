@@ -1,7 +1,5 @@
 """Order statistics across parts are those of all numbers together, ties and infinities included."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Scaling by each model's own rows: twins that delete rows, and what a change of units changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

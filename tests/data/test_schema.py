@@ -1,7 +1,5 @@
 """Columns of frames: their kinds, their values and what is refused."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
 from typing import Any

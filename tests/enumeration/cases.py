@@ -1,7 +1,5 @@
 """Methods and rows to enumerate, as data."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence
@@ -443,6 +441,9 @@ CASES: dict[str, list[Case]] = {
     "default, minmax": each(lazy(construction="minmax"), GROUPS, PLACES, SCALES),
     "default, full": each(lazy(construction="full"), FRAMES, GROUPS, UNITS, TOGETHER),
     "default, full, rank 2": [one(lazy(2, construction="full"), SEVEN)],
+    "network, sketched, full": each(
+        lazy(network=mlp((2,)), features=lk.Sketch(2), construction="full"), GROUPS
+    ),
     "default, log of y": each(lazy(target_transform="log"), POSITIVE),
     "default, rows set aside": [set_aside([*FOUR, *SCALES]), set_aside([*FOUR, *SCALES], 2)],
     "rows set aside": [set_aside([*FOUR, *rows], **PLUS, widths="constant") for rows in BAGS],

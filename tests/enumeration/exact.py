@@ -10,8 +10,6 @@ A method may treat rows unlike others by their numbers, such as those of differe
 sets of rows that it treats alike; the order within a block does not matter.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import Counter

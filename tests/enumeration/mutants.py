@@ -1,7 +1,5 @@
 """Planted errors: methods that claim what they do not do, and rows in which it shows."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence
@@ -242,10 +240,6 @@ MUTANTS: dict[str, list[Case]] = {
     "scale of y by all rows": each(changed(lazy(**AUTO), on_one_scale), RIDGES),
     "base trained on all rows": each(changed(lazy(**WEAK), trained), SCALES),
     "rows set aside are scored": [all_scored(SCALES, construction="plus")],
-    "jackknife+ under the certificate of full": [
-        case._replace(method=changed(case.method, constructed("plus")))
-        for case in (*CASES["default, rows set aside"], *CASES["rows set aside, full, rank 2"])
-    ],
     "rows set aside are scored, full": [all_scored(SCALES, construction="full")],
     "one rank more, rows set aside": [
         case._replace(method=changed(case.method, one_of_four_more))

@@ -3,8 +3,6 @@
 Nothing is drawn, so there are no false alarms.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass

@@ -144,3 +144,39 @@ def test_other_fits_are_plus() -> None:
     own = lk.LazyJackknifeRegressor(torch.nn.Linear(3, 1), random_state=0).fit(*linear(MANY + 1))
     assert own.construction_ == "plus"
     assert own.certificate_ == lk.certify(n=MANY + 1, alpha=0.1, network=torch.nn.Linear(3, 1))
+
+
+def test_print_shows_the_certificate_and_the_check(models: Any) -> None:
+    for model in models.values():
+        parts = repr(model), str(model.certificate_), str(model.self_check())
+        assert str(model) == "\n".join(parts)
+    assert "each by the other rows: " in str(models[SIDES[0]])
+    assert "each by the other rows (construction 'plus'): " in str(models[SIDES[1]])
+
+
+def test_print_checks_once_and_again_after_a_change() -> None:
+    model, asked = Counting(QUICK, **SETTINGS), []
+    X, y = linear(60)
+    assert str(model) == repr(model)
+    model.calls = asked
+    for _ in range(2):
+        model.fit(X, y)
+        assert str(model) == str(model)
+    assert len(asked) == 2
+    model.set_params(alpha=0.3)
+    assert "70% is the aim" in str(model)
+    assert len(asked) == 3
+    model.set_params(ridge=2.0)  # intervals are refused until the next fit
+    assert str(model) == repr(model)
+    plain = lk.LazyJackknifeRegressor(QUICK, **SETTINGS, construction="full").fit(X, y)
+    assert str(plain).endswith(str(plain.certificate_))
+
+
+class Counting(lk.LazyJackknifeRegressor):
+    """Notes each check."""
+
+    calls: list[float]
+
+    def self_check(self, *args: Any, **terms: Any) -> Any:
+        self.calls.append(self.alpha)
+        return super().self_check(*args, **terms)

@@ -10,11 +10,13 @@ from sklearn.gaussian_process import kernels as gp
 from torch import Tensor
 
 import lazyknife as lk
+from lazyknife import compute
 from lazyknife.choosing.rows import draw_part, rows_apart
 from lazyknife.data.own_scaling import SHIFT
 from lazyknife.estimators.fit_input import Seeds
 from lazyknife.networks import DEFAULT, mlp, wide
 from lazyknife.ridge.leave_one_out import draw_folds
+from lazyknife.ridge.widths import LeverageAgain, LeverageScales
 from reference import Array
 from rows import linear
 from widths import OwnFactors, names_in_order
@@ -274,6 +276,18 @@ def test_the_part_of_the_rows_has_a_random_size() -> None:
 
 
 # What users meet.
+
+
+@pytest.mark.slow
+def test_factors_that_do_not_fit_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute, "LEAST_BUDGET", 1)
+    X, y, new, _ = data(0, 30)
+    found = [fitted(X, y, memory_budget=size) for size in (10**8, 10**4)]
+    kinds = [{type(group.read.scales.scales) for group in model.loo_.groups} for model in found]
+    assert kinds == [{LeverageScales}, {LeverageAgain}]
+    kept, again = (model.predict_interval(new) for model in found)
+    np.testing.assert_allclose(again.lower, kept.lower, rtol=1e-9)
+    np.testing.assert_allclose(again.upper, kept.upper, rtol=1e-9)
 
 
 @pytest.mark.parametrize("construction", ["plus", "cv+"])

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 import lazyknife as lk
 from lazyknife import LazyJackknifeRegressor
-from lazyknife.choosing.rows import first_of_each
+from lazyknife.choosing.rows import drawn_part, first_of_each
+from lazyknife.estimators.fit_clusters import ClustersStep
+from lazyknife.estimators.fit_input import prepare
+from lazyknife.estimators.fit_outputs import outputs_step
+from lazyknife.intervals.asked import Masses, weighted_plus
+from lazyknife.intervals.clusters import cluster_models
 from lazyknife.intervals.constructions import clusters_miss
 from several import refit
 
@@ -190,5 +195,91 @@ def test_questions_that_need_single_rows_are_refused():
         fresh.fit(X, y, clusters=labels % 2)
     with pytest.raises(ValueError, match="clusters does not support JackknifeRegressor"):
         lk.JackknifeRegressor().fit(X, y, clusters=labels)
-    with pytest.raises(ValueError, match="at most 5,000: give some rows of each cluster"):
+    with pytest.raises(ValueError, match="5,001 rows, 101 of them in one cluster: clusters take"):
         fresh.fit(np.ones((5001, 2)), np.arange(5001.0), clusters=np.arange(5001) % 50)
+
+
+def many_step(features: int, seed: int = 0) -> ClustersStep:
+    """The step for many rows, whatever their number."""
+    settings = LazyJackknifeRegressor(**FAST | {"random_state": seed})
+    given = prepare(settings, np.zeros((8, features)), np.arange(8.0), None, None)
+    return outputs_step(settings, given, "constant", None).many_clusters(False)
+
+
+def test_models_of_many_rows_equal_refits_on_the_features_without_each_cluster():
+    X, y, labels = clustered(1, 60, 30)
+    clusters = [torch.from_numpy(np.flatnonzero(labels == k)) for k in range(60)]
+    rows = torch.from_numpy(X)
+    loo, _, left = many_step(2).leave_clusters(rows, torch.from_numpy(y), clusters)
+    own = labels[left.numpy()]
+    assert len(set(own)) == loo.columns.shape[1] == 30
+    assert np.array_equal(np.unique(own, return_inverse=True)[1], loo.cluster.numpy())
+    F, new = loo.passes.features(rows)[0].numpy(), torch.tensor([[0.3, -0.2], [1.0, 2.0]])
+    new = new.double()
+    G, at = loo.passes.features(new)[0].numpy(), loo.scaled(new).each.numpy()
+    penalty = loo.passes.ridge * np.diag([*np.ones(F.shape[1] - 1), 0.0])
+    for name in set(own):
+        kept, mine = labels != name, own == name
+        fit = F[kept].T @ F[kept] + penalty
+        weights = np.linalg.solve(fit, F[kept].T @ (y[kept] - loo.passes.center))
+        error = y[left.numpy()[mine]] - loo.passes.center - F[left.numpy()[mine]] @ weights
+        np.testing.assert_allclose(loo.residuals[mine], error, atol=1e-7)
+        wanted = (G @ weights + loo.passes.center)[:, None].repeat(mine.sum(), axis=1)
+        np.testing.assert_allclose(at[:, mine], wanted, atol=1e-7)
+        assert (loo.scores[mine] >= torch.from_numpy(np.abs(error))).all()
+
+
+def test_new_clusters_of_many_rows_are_missed_no_more_than_the_bound_in_any_bag():
+    """Given the part, each of the other clusters is as likely to be the new one."""
+    level, caught = 0.25, 0
+    for seed in range(3):
+        X, y, labels = clustered(seed, 24, 12)
+        rows, targets = torch.from_numpy(X), torch.from_numpy(y)
+        step = many_step(2)
+        every = [torch.from_numpy(np.flatnonzero(labels == k)) for k in range(24)]
+        apart = sorted(drawn_part(24, step.seed).tolist())
+        own = torch.cat([every[k] for k in apart])
+        others = [every[k] for k in range(24) if k not in apart]
+        passes = step.chosen(rows[own], targets[own], len(own))[0]
+        missed, mutant = [], []
+        for k, new in enumerate(others):
+            rest = [*others[:k], *others[k + 1 :]]
+            part = torch.cat([own, *rest])
+            places = [
+                torch.arange(len(own), len(part))[torch.isin(part[len(own) :], c)] for c in rest
+            ]
+            loo = cluster_models(passes, rows[part], targets[part], places)
+            sizes = torch.tensor([1 / len(c) for c in rest]).double()[loo.cluster]
+            masses = Masses(sizes, torch.ones(len(new)).double(), [level])
+            _, lower, upper = weighted_plus(loo, rows[new], masses)
+            missed.append(
+                float(((targets[new, None] < lower) | (targets[new, None] > upper)).double().mean())
+            )
+            margin = np.quantile(loo.training_residuals.abs(), 1 - level)
+            mutant.append(
+                float(((targets[new] - loo.point(rows[new])).abs() > margin).double().mean())
+            )
+        assert np.mean(missed) <= clusters_miss(level, len(others) - 1)
+        caught += np.mean(mutant) > clusters_miss(level, len(others) - 1)
+    assert caught >= 1
+
+
+def test_many_rows_of_clusters_are_fitted_certified_and_saved(tmp_path):
+    X, y, labels = clustered(2, 400, 40)
+    old = labels < 300
+    assert old.sum() > 5050
+    model = LazyJackknifeRegressor(**FAST).fit(X[old], y[old], clusters=labels[old])
+    assert "150 clusters" in model.certificate_.subject
+    assert model.certificate_.coverage == pytest.approx(0.8 + 1 / 151)
+    result, plain = model.predict_interval(X[~old]), LazyJackknifeRegressor(**FAST)
+    covered = result.covers(y[~old])
+    shares = [covered[labels[~old] == k].mean() for k in range(300, 400)]
+    assert np.mean(shares) >= 0.8
+    by_rows = plain.fit(X[old], y[old]).predict_interval(X[~old]).covers(y[~old]).mean()
+    assert by_rows < np.mean(shares) - 0.1
+    limit = model.predict_interval(X[~old][:9], side="upper").upper
+    quantile = model.predict_distribution(X[~old][:9]).quantile(0.9)
+    np.testing.assert_allclose(quantile, limit, rtol=1e-6)
+    model.save(tmp_path / "m.lk")
+    loaded = LazyJackknifeRegressor.load(tmp_path / "m.lk")
+    np.testing.assert_array_equal(loaded.predict_interval(X[~old]), result)

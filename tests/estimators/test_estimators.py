@@ -172,6 +172,20 @@ def test_a_new_fit_keeps_nothing_of_the_one_before():
     assert not hasattr(model, "choice_")
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_base_learns_deviations_where_an_intercept_takes_up_the_mean(intercept):
+    seen = []
+
+    class Watched(lk.Plain):
+        def learn(self, task):
+            seen.append(task.center)
+            return super().learn(task)
+
+    base = lk.Split(training=Watched(epochs=1))
+    lk.LazyJackknifeRegressor(**FAST | {"base": base}, fit_intercept=intercept).fit(*linear(30))
+    assert seen == [intercept]
+
+
 def test_a_moved_network_far_from_its_tangent_is_reported():
     X, y = linear(40)
     model = lk.LazyJackknifeRegressor(lk.mlp((8,)), lk.Public(), 0.01, readout="network")

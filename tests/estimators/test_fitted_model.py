@@ -11,10 +11,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_diabetes
 
 import lazyknife as lk
 from lazyknife import LazyJackknifeRegressor
-from lazyknife.estimators.fitted_model import LearningCurve
+from lazyknife.estimators.learning_curve import LearningCurve
 from lazyknife.intervals import find_construction, kappa
 from lazyknife.intervals.games import games
 
@@ -312,13 +313,90 @@ def test_curves_that_are_known_are_continued():
     falling = LearningCurve(0.1, sizes, np.repeat((40 / sizes)[:, None], 4, axis=1))
     assert falling.width(1000)[0] <= 0.04 <= falling.width(1000)[2]
     for wanted, said in (
-        (1.3, r"about 170 rows \(1\d0 to 1\d0\)"),
+        (1.3, r"about 1[78]0 rows \(1\d0 to 2\d0\)"),
         (0.9, r"rows \([\d,]+ or more, perhaps never"),
         (0.5, "never, by the middle curve"),
     ):
         assert re.search(said, repr(LearningCurve(0.1, sizes, widths, wanted)))
     rising = LearningCurve(0.1, sizes, np.repeat(sizes[:, None] / 100.0, 4, axis=1), 0.5)
     assert repr(rising).endswith("Width 0.5: never.")
+
+
+def drawn_curve(rng: Any, n: int, more: int) -> tuple[LearningCurve, float]:
+    """Widths of fits to blocks of n rows, and of one to ``more`` rows, by the model of the page."""
+    floor, decay, variance = (
+        rng.choice([0.0, 0.5, 0.9]),
+        rng.choice([0.5, 1.0]),
+        rng.uniform(0.3, 2),
+    )
+
+    def mean(rows: int) -> Any:
+        return np.log(floor + (1 - floor) * (4 * rows / n) ** -decay)
+
+    each = rng.normal(size=4 * more // n) * np.sqrt(4 * variance / n)  # of a quarter of n rows
+    fits = [
+        [mean(s * n // 4) + each[(k + np.arange(s)) % 4].mean() for k in range(4)]
+        for s in (1, 2, 3)
+    ]
+    fits += 0.04 * rng.normal(size=(3, 4))
+    width = np.exp(mean(more) + each.mean() + 0.04 * rng.normal())
+    return LearningCurve(0.1, np.array([1, 2, 3]) * n // 4, np.exp(fits)), width
+
+
+def test_ranges_contain_the_widths_of_more_rows_and_curves_alone_do_not():
+    """Of 400 draws, each inside with probability .8 if the model is right: 75 % at least."""
+    rng, inside, alone = np.random.default_rng(0), [], []
+    for k in range(400):
+        n = (100, 240)[k % 2]
+        curve, width = drawn_curve(rng, n, n * (2 + k % 3))
+        low, _, high = curve.width(n * (2 + k % 3))
+        inside.append(low <= width <= high)
+        middles, shares, _ = curve._curves(np.array([n * (2.0 + k % 3)]))
+        order = middles[:, 0].argsort()
+        ends = middles[order, 0][np.searchsorted(shares[order].cumsum(), [0.1, 0.9])]
+        alone.append(ends[0] <= np.log(width) <= ends[1])
+    assert np.mean(inside) >= 0.75, np.mean(inside)
+    assert np.mean(alone) < 0.7, np.mean(alone)
+
+
+def test_a_plan_of_real_rows_contains_the_widths_of_two_and_four_times_as_many():
+    X, y = load_diabetes(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order], y[order]
+    model = LazyJackknifeRegressor(network=lk.wide("laplace"), random_state=0)
+    curve = model.plan(X[:100], y[:100])
+    for n in (200, 400):
+        width = model.fit(X[:n], y[:n]).predict_interval(X[n:]).width.mean()
+        low, _, high = curve.width(n)
+        assert low <= width <= high < 1.6 * low
+
+
+def test_rows_with_other_columns_than_those_of_the_fit_are_refused():
+    X, y = noisy(60)
+    model = LazyJackknifeRegressor(**WIDE, alpha=0.2).fit(X, y)
+    for ask in (lambda rows: model.plan(rows, y), lambda rows: model.self_check(refit=(rows, y))):
+        with pytest.raises(ValueError, match=r"^X has 2 features, but .* is expecting 3 features"):
+            ask(X[:, :2])
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model.fit(frame, y)
+    with pytest.raises(ValueError, match="'c'"):
+        model.plan(frame.rename(columns={"c": "d"}), y)
+
+
+def test_curves_and_influence_of_nothing_to_measure_are_numbers():
+    X, y = noisy(60)
+    model = LazyJackknifeRegressor(**WIDE, alpha=0.2)
+    curve = model.plan(X, 0 * y, width=1)
+    assert (curve.width([10, 100]) <= 1e-9).all()
+    found = model.fit(X, 0 * y).influence()
+    assert not np.isnan(found.studentized).any()
+    assert not np.isnan(found.widens).any()
+    for rows in (0, -5, [3, np.nan]):
+        with pytest.raises(ValueError, match="rows"):
+            curve.width(rows)
+    for X_of_batches in (iter([X]), None):
+        with pytest.raises(TypeError, match="give all rows as one array or frame"):
+            model.plan(X_of_batches, y)
 
 
 def test_too_few_rows_for_a_curve_are_refused():

@@ -180,3 +180,16 @@ def test_settings_and_questions_for_one_output_are_refused(terms, message):
         model.fit(X, Y[:, 0]).predict_box(X)
     with pytest.raises(ValueError, match="y should be a 1d array"):
         lk.JackknifeRegressor().fit(X, Y)
+
+
+def test_groups_of_several_outputs_are_refused():
+    X, y = np.random.default_rng(0).normal(size=(2, 20, 2))
+    with pytest.raises(ValueError, match="groups does not support several outputs"):
+        lk.LazyJackknifeRegressor().fit(X, y, groups=np.arange(20) % 2)
+
+
+def test_no_new_rows_in_groups_are_refused_for_what_they_are():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20.0)
+    model = lk.LazyJackknifeRegressor(network=lk.wide(), ridge=1.0).fit(X, y, groups=y % 2)
+    with pytest.raises(ValueError, match="0 sample"):
+        model.predict_interval(X[:0], groups=[])

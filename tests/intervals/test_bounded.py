@@ -1,7 +1,5 @@
 """Ends from windows of models in primal form, against those from all models."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models in groups against the same models together."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

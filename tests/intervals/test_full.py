@@ -1,7 +1,5 @@
 """Full conformal in closed form against a refit for every candidate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Full conformal prediction given rows that are never left out: equal to refits with candidates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -28,7 +26,7 @@ from intervals.test_streamed import (
 )
 from lazyknife.intervals import full_shared as module
 from lazyknife.intervals.constructions import full
-from lazyknife.intervals.order import kth_largest, kth_smallest
+from lazyknife.intervals.order import kth_largest
 from lazyknife.intervals.streamed import Passes, StreamedModels
 from lazyknife.networks import wide
 from lazyknife.records import Side
@@ -91,11 +89,11 @@ def test_ends_are_those_of_the_accepted_candidates(
 
 def with_all(loo: StreamedModels, X: Tensor, ranks: list[int]) -> tuple[Tensor, Tensor]:
     """The order statistics among all rows."""
-    near, rows = loo.full_at(X), loo.compared
-    every = torch.arange(len(loo.residuals))
-    products = near.factors @ rows.columns(every)
-    low, high = module.FULL.ends(rows, near, torch.arange(len(X)), every, products)
-    return kth_smallest(low, ranks), kth_largest(high, ranks)
+    near, every = loo.compared.near(X), torch.arange(len(loo.residuals))
+    products = near.factors @ loo.compared.columns(every)
+    below, above = module.FULL.ends(loo.compared, near, torch.arange(len(X)), every, products)
+    point = near.found.point[:, None]
+    return point - kth_largest(below, ranks), point + kth_largest(above, ranks)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -114,8 +112,8 @@ def test_windows_give_the_ends_of_all_rows(
     for found, expected in zip((lower, upper), with_all(loo, new, ranks), strict=True):
         assert torch.allclose(found, expected, rtol=1e-12)
     if landmarks == 5 and not scaled:  # not by looking at all of them
-        eta = float(loo.compared.etas(loo.full_at(new[:60])).max())
-        low, high = module.FULL.bounds(loo.compared, eta)
+        etas = loo.compared.etas(loo.full_at(new[:60])).amax(dim=0)
+        low, high = module.FULL.bounds(loo.compared, *etas.tolist())
         bottom, top = kth_largest(low, [ranks[0]]), kth_largest(high, [ranks[0]])
         assert int(((high >= bottom) & (low <= top)).sum()) < m / 2
 

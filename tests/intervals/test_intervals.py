@@ -1,7 +1,5 @@
 """Ranks in exact arithmetic, order statistics by sorting, and every construction by definition."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Models of many rows by passes over blocks, and ends from windows: equal to explicit refits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -86,6 +84,7 @@ def test_models_are_those_of_refits_without_each_row(
     X, y = rows_of(n, 3, seed=n)
     passes = passes_of(X, landmarks, intercept, scaled=False)
     loo = passes.models(X, y, torch.arange(apart, n))
+    assert loo.solved.count == n
     new = rows_of(9, 3, seed=1)[0]
     point, each = loo.scaled(new)[:2]
     expected, at_training = (refits(passes, X, y, rows) for rows in (new, X))

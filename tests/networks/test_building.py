@@ -1,7 +1,5 @@
 """From what the user gives as ``network`` to a checked module of our own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Many networks at once equal each on its own, in blocks of every size."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Iterable

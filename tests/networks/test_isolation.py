@@ -1,7 +1,5 @@
 """Private copies share the parameters and nothing else; random streams are independent."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """What the plots draw, that they leave matplotlib's settings alone, and the files they become."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every way to leave rows or folds out at once, against one explicit refit for each model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,9 +1,8 @@
 """Leave-one-out models of other losses, against one explicit refit for each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Self
 
 import numpy as np
 import pytest
@@ -32,7 +31,7 @@ class Rows:
     offsets: Array
     loss: Loss
 
-    def without(self, j: int) -> Rows:
+    def without(self, j: int) -> Self:
         kept = np.arange(len(self.y)) != j
         return replace(self, J=self.J[kept], y=self.y[kept], offsets=self.offsets[kept])
 

@@ -1,7 +1,5 @@
 """Both readouts against explicit refits, the network's weights physically moved."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The factored ridge and widths from it against refits, with rows really added or deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

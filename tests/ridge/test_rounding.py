@@ -1,7 +1,5 @@
 """Rounding never makes a certificate false: bounds and whole fits against refits in 60 digits."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction

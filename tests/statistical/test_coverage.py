@@ -7,8 +7,6 @@ limit is more than 3.7 of those away: the false-alarm rate is below 2e-4 a run (
 fixed seeds).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ kind, without any chance. Seeds are fixed, so nothing here is random from run to
 rate is that of a run with other seeds.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -8,8 +8,6 @@ if the true coverage is the certificate itself, and far less at the coverage tha
 The mutants, intervals without what rounding takes and the smallest λ without a check, must fail.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

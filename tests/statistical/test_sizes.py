@@ -1,7 +1,5 @@
 """More rows never make intervals of the default wider, also where a part begins to choose."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

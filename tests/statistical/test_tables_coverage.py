@@ -7,8 +7,6 @@ The mutant, which leaves out new rows with a category that the training rows lac
 whose y varies more: its coverage is 4 to 6 standard errors below the certificate.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The projection of Jacobian rows, against the explicit rows times the explicit signs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

@@ -1,8 +1,5 @@
 """The tangent and its feature maps against a Jacobian made row by row."""
 
-from __future__ import annotations
-
-import copy
 import itertools
 from dataclasses import replace
 
@@ -114,7 +111,7 @@ def test_every_network_equals_its_twin_in_blocks_of_every_size(
     explicit = EXPLICIT[name][2] if name in EXPLICIT else others
     assert set(tangent.rest) == explicit or name == "layers without use"
     if name == "control flow on values":  # both branches are taken
-        assert (copy.deepcopy(module).double().first(X).sum(dim=1) > 0).unique().numel() == 2
+        assert (X[:, 0] > 0).unique().numel() == 2
     check_against_twin(tangent, module, X, Z)
 
 

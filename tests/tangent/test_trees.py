@@ -1,7 +1,5 @@
 """Boosted trees as arrays: exactly those of scikit-learn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

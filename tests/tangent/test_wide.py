@@ -1,7 +1,5 @@
 """Infinitely wide networks in the place of linearised ones, and their kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -53,7 +53,7 @@ class Certificate:
         as ``"paper_literal"``, its value at the (ε, δ) that the paper's experiments state.
     assumptions
         The conditions of the guarantee.
-    scope
+    scope, rows
         The rows it applies to, and what it averages over.
     subject
         The method, n and alpha.
@@ -61,12 +61,8 @@ class Certificate:
         The reasons why nothing is guaranteed, if so.
     remarks
         The theorem used, and what readers should know about the base.
-    expected
-        What to expect without a guarantee, as a sentence.
-    rows
-        The rows it applies to.
-    more
-        What another construction would certify, if it is more.
+    expected, more
+        What to expect without a guarantee, and what another construction would certify, if more.
 
     """
 
@@ -158,10 +154,8 @@ def certify(
         ``"auto"`` or a key of ``CONSTRUCTIONS``; of an object of your own nothing is known.
     base
         How the base weights are obtained; None is ``Public()``, as in ``LazyJackknifeRegressor``.
-    network
-        The network or the candidates, as in ``LazyJackknifeRegressor``.
-    folds
-        Number of folds of construction ``"cv+"``.
+    network, folds
+        As in ``LazyJackknifeRegressor``.
     eta, nu
         The paper's stability: the two models of its condition differ by more than ν/2 with
         probability at most η. Assumed, or measured by ``audit_stability``.

@@ -125,10 +125,8 @@ def plan(
         for, ``DPSGD()`` by default.
     alpha
         The level to find ε for.
-    network
-        The network or the candidates, as in ``LazyJackknifeRegressor``.
-    folds
-        Number of folds of construction ``"cv+"``.
+    network, folds
+        As in ``LazyJackknifeRegressor``.
 
     """
     check_positive_int("n", n)
@@ -167,14 +165,8 @@ def plan_rows(
     ----------
     coverage
         The coverage to certify.
-    construction
-        ``"auto"``, or a key of ``CONSTRUCTIONS`` that has a coverage guarantee.
-    base
-        The base; ``Public()`` by default.
-    network
-        The network or the candidates, as in ``LazyJackknifeRegressor``.
-    folds
-        Number of folds of construction ``"cv+"``.
+    construction, base, network, folds
+        As in ``plan``; the base is ``Public()`` by default.
 
     Returns
     -------

@@ -128,30 +128,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.categorical = categorical
         self.ignore = ignore
 
-    def schema(self, X: Any, others: Sequence[Any] = (), table: str = "X") -> Schema:
+    def schema(self, X: Any, others: Sequence[Any] = ()) -> Schema:
         """Kinds and categories of the columns of a frame.
 
-        Its rows decide the kinds; categories of ``others``, further rows, are listed too. Messages
-        call the frame ``table``.
+        Its rows decide the kinds; categories of ``others``, further rows, are listed too.
         """
         categorical = _names("categorical", self.categorical)
         ignored = _names("ignore", self.ignore)
-        frame, further = _frame(X, table), [as_frame(other, "X") for other in others]
+        frame, further = _frame(X), [as_frame(other, "X") for other in others]
         unknown = [name for name in (*categorical, *ignored) if name not in frame.columns]
         if unknown:
-            raise TableError(
-                f"{table}: no column {quoted_list(unknown)}: the columns are "
-                f"{quoted_list(frame.columns)}"
-            )
+            known = quoted_list(frame.columns)
+            raise TableError(f"X: no column {quoted_list(unknown)}: the columns are {known}")
         columns = []
         for name in (name for name in frame.columns if name not in ignored):
             every = [frame, *(each for each in further if each is not None)]
             found = [each.get_column(name) for each in every if name in each.columns]
-            kind = kind_of(found[0], table, name in categorical)
+            kind = kind_of(found[0], "X", name in categorical)
             labels = categories_of(found) if kind == "category" else ()
             columns.append(Column(name, kind, labels, name in categorical))
         if not columns:
-            raise TableError(f"{table}: no features are left: ignore fewer columns")
+            raise TableError("X: no features are left: ignore fewer columns")
         return Schema(tuple(columns), ignored)
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -172,10 +169,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(self.expansion_.column_names(labels), dtype=object)
 
 
-def _frame(X: Any, table: str = "X") -> Frame:
-    found = as_frame(X, table)
+def _frame(X: Any) -> Frame:
+    found = as_frame(X, "X")
     if found is None:
-        raise TypeError(f"{table} is of type {type(X).__name__}: give a frame")
+        raise TypeError(f"X is of type {type(X).__name__}: give a frame")
     return found
 
 

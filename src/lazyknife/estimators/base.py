@@ -56,20 +56,17 @@ from ..records import Array, Ends, Predictor, Side, to_array
 from ..results import Distribution, Intervals
 from ..settings import grouped, with_settings
 from ..shift import Shift, compare_rows, kept_places
+from .answers import answer, refuse_nan, sorted_values
 from .fit_input import Fitted, Given, RandomState, Seeds, prepare
 from .fitted_model import FittedModelMixin
+from .labels import Groups, cluster_codes
 from .questions import (
     Asked,
-    Groups,
     about_rows,
-    answer,
     answering,
-    cluster_codes,
     refuse_in_streams,
-    refuse_nan,
     refuse_with_dask,
     require_models,
-    sorted_values,
 )
 from .saving import SaveMixin
 
@@ -368,7 +365,7 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
     nu: float = 0.0
     loo_: Predictor
     groups_: Groups | None = None  # of the rows that models leave out
-    clusters_: NDArray[np.intp] | None = None  # the cluster of each row
+    clusters_: NDArray[np.intp] | None = None  # of the rows that models leave out
     # Those of ``sample_``, which are left out: their places among the rows that are, their numbers
     # among all rows, and they as given.
     kept_: NDArray[np.intp]
@@ -459,6 +456,8 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
                 raise ValueError(f"clusters does not support {name}: leave one of them out")
         X, y = rows_and_targets(X, y)
         given = prepare(self, X, y, all_rows(X_pool), all_rows(X_unlabeled))
+        if groups is not None and given.y.dim() == 2:
+            raise ValueError("groups does not support several outputs: fit each on its own")
         target = getattr(y, "name", None)
         found = None if groups is None else Groups.of(groups, X, len(given.y))
         codes = None if clusters is None else cluster_codes(clusters, X, len(given.y))
@@ -467,12 +466,13 @@ class IntervalRegressor(FittedModelMixin, RegressorMixin, RowsMixin):  # type: i
             given = given._replace(clusters=tuple(own))
         fitted = self._fit(given)
         self._set_fitted(X, given, fitted)
-        self.clusters_ = codes
         self.target_name_ = target if isinstance(target, str) else None
         left_out = np.arange(len(given.y)) if fitted.left_out is None else fitted.left_out
         self.groups_ = None if found is None else found.some(left_out)
-        every = np.arange(len(left_out))
-        self.kept_ = every if codes is not None else every[kept_places(len(left_out), 1)]
+        self.clusters_ = (
+            None if codes is None else np.unique(codes[left_out], return_inverse=True)[1]
+        )
+        self.kept_ = np.arange(len(left_out))[kept_places(len(left_out), 1)]
         self.kept_numbers_ = left_out[self.kept_]
         self.kept_rows_ = take(X, self.kept_numbers_)
         self.sample_ = self._comparable(self.kept_rows_)[0]

@@ -19,6 +19,7 @@ from .. import sentences
 from ..certificate.certify import Worded
 from ..choosing.likelihood import of_one_scale
 from ..choosing.record import ChosenSettings
+from ..choosing.rows import MANY, Leaving
 from ..compute import Device
 from ..data.checks import check_choice
 from ..data.encoder import TableEncoder
@@ -28,13 +29,15 @@ from ..data.targets import Target, find_target
 from ..intervals import kappa
 from ..intervals.classes import SETS, ClassModels
 from ..memory import noticing_memory
-from ..networks import wide
+from ..networks import Network, wide
 from ..records import INDEPENDENT, Array
 from .base import Levels, RowsMixin, Values
+from .fit_full_classes import FullClasses, full_classes
 from .fit_input import Fitted, RandomState, prepare
 from .fit_outputs import check_networks, leaving_of, outputs_step
+from .labels import is_missing
 from .lazy import LazyJackknifeRegressor
-from .questions import Asked, is_missing
+from .questions import Asked
 
 
 @dataclass(eq=False, repr=False)
@@ -54,12 +57,14 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
     Parameters
     ----------
     network
-        An infinitely wide network such as ``wide("laplace")``, or a list of them to choose from;
-        None: ``lazyknife.networks.CANDIDATES``.
+        An infinitely wide network such as ``wide("laplace")``, a ``torch.nn.Module`` or a callable
+        such as ``mlp((64,))``, of which the gradients of the sum of outputs are the features, or a
+        list of such networks to choose from; None: ``lazyknife.networks.CANDIDATES``.
     ridge
         λ > 0, or ``"auto"``: chosen.
     construction
-        ``"plus"`` certifies 1 − 2·alpha, ``"minmax"`` 1 − alpha with larger sets.
+        ``"plus"`` certifies 1 − 2·alpha, ``"minmax"`` 1 − alpha with larger sets; ``"full"``
+        certifies 1 − alpha with small ones, but searches again for new rows.
     fit_intercept
         Whether to fit an unpenalised intercept.
     feature_weights
@@ -86,9 +91,9 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
 
     """
 
-    network: wide | Sequence[wide] | None = None
+    network: Network | wide | Sequence[Network | wide] | None = None
     ridge: float | Literal["auto"] = "auto"
-    construction: Literal["plus", "minmax"] = "plus"
+    construction: Literal["plus", "minmax", "full"] = "plus"
     fit_intercept: bool = True
     feature_weights: Literal["auto"] | None = "auto"
     scaling: Literal["auto", "symlog"] | None = "auto"
@@ -107,11 +112,12 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
     def _lazy(self) -> LazyJackknifeRegressor:
         """A regressor with the same settings, which knows what they mean."""
         own = self.get_params(deep=False)
-        return LazyJackknifeRegressor(**own, widths="constant", target_transform=None)
+        own["widths"] = None if self.construction == "full" else "constant"
+        return LazyJackknifeRegressor(**own, target_transform=None)
 
     def _check_settings(self) -> None:
-        check_choice("construction", self.construction, SETS)
-        check_networks(self.network, 0)
+        check_choice("construction", self.construction, [*SETS, "full"])
+        check_networks(self.network, 0, finite=True)
         if self.scaling is not None:
             check_choice("scaling", self.scaling, ["auto", "symlog"])
         self._lazy()._check_settings()
@@ -146,14 +152,27 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         self._check_settings()
         classes, codes = self._labels(y)
         given = prepare(self, X, codes, None, None)
-        step = outputs_step(self._lazy(), given, "constant", of_one_scale)
-        solved = step.outputs(given.X, torch.eye(len(classes)).double()[codes])
-        models = ClassModels(solved.columns, torch.from_numpy(codes)[solved.left_out])
-        leaving = leaving_of(len(codes))
+        flat, shape = given._replace(X=given.X.flatten(1)), tuple(given.X.shape[1:])
+        step = outputs_step(self._lazy(), flat, "constant", of_one_scale, shape)
+        Y, leaving = torch.eye(len(classes)).double()[codes], leaving_of(len(codes))
+        full, many = self.construction == "full", len(codes) > MANY
+        if full and many and not all(each.weighted for each in step.candidates):
+            raise ValueError(
+                "construction='full' does not support networks of your own with more than "
+                f"{MANY:,} rows: use construction='plus', network=None, or fewer rows"
+            )
+        models: ClassModels | FullClasses
+        if full and not many:
+            models, choice = full_classes(step.full(), flat.X, Y)
+            leaving = Leaving(len(codes))
+        else:
+            solved = step.outputs(flat.X, Y)
+            left, choice = torch.from_numpy(codes)[solved.left_out], solved.choice
+            models = ClassModels(solved.columns, left)
         terms = INDEPENDENT, models, leaving, self.construction
-        certifier = self._lazy()._certifier(given, *terms, step.scaled)
+        certifier = self._lazy()._certifier(flat, *terms, step.scaled)
         certify = Worded(certifier, sentences.EXPECT_CLASSES, (sentences.KNOWN_CLASSES,))
-        found = {"classes_": classes, "choice_": solved.choice}
+        found = {"classes_": classes, "choice_": choice}
         return self._set_fitted(X, given, Fitted(models, certify, found))
 
     def _labels(self, y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -213,11 +232,9 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
         self._check_unchanged()
         self._warn_of_infinite(Asked(levels))
         ranks = [kappa(level, len(self.loo_.codes)) for level in levels]
-        kept = SETS[self.construction]
 
         def sets(block: Tensor) -> tuple[Tensor]:
-            point, scores = self.loo_.at(block)
-            found = kept(self.loo_, scores, ranks)
+            point, found = self.loo_.sets(block, self.construction, ranks)
             found[torch.arange(len(point)), point.argmax(dim=1)] = True
             return (found,)
 
@@ -227,7 +244,7 @@ class LazyJackknifeClassifier(ClassifierMixin, RowsMixin):  # type: ignore[misc]
 
     def _rows(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return to_tensor(self.scaling_(self._check_new(X)))
+        return to_tensor(self.scaling_(self._check_new(X))).flatten(1)
 
     @noticing_memory
     def _values(self, X: Any) -> Array:

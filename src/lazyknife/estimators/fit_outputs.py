@@ -6,23 +6,32 @@ rows are set aside, the sums of landmark features serve all targets, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..choosing.candidates import Candidate, default_networks, is_narrow
+from ..choosing.candidates import (
+    Candidate,
+    CandidateStep,
+    FiniteNetwork,
+    default_networks,
+    is_narrow,
+)
 from ..choosing.likelihood import Together
 from ..choosing.record import ChosenSettings
-from ..choosing.rows import ENOUGH, MANY, SEARCHED, Leaving, drawn_part
+from ..choosing.rows import ENOUGH, MANY, SEARCHED, Leaving, drawn_part, rows_apart
 from ..compute import few_threads, one_thread
+from ..intervals.chosen import ChosenModels, Group, some_of
 from ..intervals.streamed import LeftOut, Passes, StreamedModels
-from ..networks import is_known, listed_networks, wide
+from ..networks import Network, is_known, listed_networks, mlp, tangent_alone, wide
 from ..records import Array, RoundedModels
 from ..ridge.streamed import Sums
-from ..tangent import Landmarks, WideTangent
+from ..tangent import EXACT, PROBE, Landmarks, WideTangent
+from .fit_clusters import ClustersStep
+from .fit_full import FullStep
 from .fit_input import Given
 from .fit_per_model import MATRICES, ChoosingStep, _Place
 from .fit_shared import landmarks_of
@@ -52,20 +61,25 @@ def leaving_of(n: int) -> Leaving:
     return found if rows == found.rows else Leaving(rows, n - rows)
 
 
-def check_networks(network: Any, n: int) -> tuple[wide, ...]:
-    """The candidates for several targets of n rows, none for the default; refuse others."""
-    every = listed_networks(network) or ()
-    if network is not None and not (every and all(isinstance(one, wide) for one in every)):
+def check_networks(network: Any, n: int, finite: bool = False) -> tuple[Network | wide, ...]:
+    """The candidates for several targets of n rows, none for the default; refuse others.
+
+    ``finite`` networks may be among them, but not with many rows kernel functions.
+    """
+    listed = listed_networks(network)
+    every = (network,) if listed is None and network is not None else listed or ()
+    others = [each for each in every if not isinstance(each, wide)]
+    if network is not None and (not every or (others and not finite)):
         raise TypeError(
-            f"network={network!r}: classes, clusters and several outputs take infinitely wide "
-            "networks: give wide('laplace'), a list of such networks, or None"
+            f"network={network!r}: clusters and several outputs take infinitely wide networks: "
+            "give wide('laplace'), a list of such networks, or None"
         )
-    if n > MANY and not all(map(is_known, every)):
+    if n > MANY and any(isinstance(each, wide) and not is_known(each) for each in every):
         raise ValueError(
             f"network={network!r}: with more than {MANY:,} rows, classes and several outputs take "
             "networks of lazyknife.networks.KINDS, not kernel functions: use these, or fewer rows"
         )
-    return tuple(one for one in every if isinstance(one, wide))
+    return every
 
 
 def units_of(values: Array) -> Tensor:
@@ -80,11 +94,23 @@ def units_of(values: Array) -> Tensor:
 class OutputsStep(ChoosingStep):
     """Settings: those of ``ChoosingStep``, with a rule for values ``together``."""
 
+    def full(self) -> FullStep:
+        """The step in which all rows and a new one choose together, with the same settings."""
+        common = {field.name: getattr(self, field.name) for field in fields(CandidateStep)}
+        return FullStep(**common, relevance=self.relevance, features=EXACT, progress=self.progress)
+
+    def many_clusters(self, any_scale: bool) -> ClustersStep:
+        """The step that leaves clusters of many rows out, with the same settings."""
+        common = {field.name: getattr(self, field.name) for field in fields(CandidateStep)}
+        common |= {"any_scale": any_scale, "relevance": self.relevance}
+        return ClustersStep(**common, progress=self.progress)
+
     def outputs(self, X: Tensor, Y: Tensor) -> Outputs:
         """Models of every target, for rows X and targets Y, shape (n, targets)."""
         n, targets = Y.shape
         if n > MANY:
-            return self._parted(X, Y)
+            known = all(candidate.weighted for candidate in self.candidates)
+            return self._parted(X, Y) if known else self._apart(X, Y)
         needed = (MATRICES + targets) * self.machine.item * n**2
         what = f"fitting {targets} targets of {n:,} rows"
         self.machine.check_fits(needed, what, "use fewer rows")
@@ -95,6 +121,19 @@ class OutputsStep(ChoosingStep):
         values, noise = (part[:-1] for part in found.outputs)
         units = units_of(values), torch.from_numpy(noise.max(axis=1))
         return Outputs(tuple(columns), *units, choice, torch.arange(n))
+
+    def _apart(self, X: Tensor, Y: Tensor) -> Outputs:
+        """The same where finite networks are among the candidates."""
+        rest, _ = rows_apart(len(Y), self.seed)
+        found, choice = self._shared_by(X, Y, list(Y.T.contiguous()))
+        members = torch.arange(len(rest), device=found[0].residuals.device)
+        sure = torch.zeros_like(members, dtype=torch.bool)
+        models = [
+            ChosenModels((Group(members, each),), some_of(each, members[:0]), sure)
+            for each in found
+        ]
+        units = Y.new_ones(len(rest), Y.shape[1]), Y.new_zeros(len(rest))
+        return Outputs(tuple(models), *units, choice, rest)
 
     def _parted(self, X: Tensor, Y: Tensor) -> Outputs:
         """A part of the rows chooses for all models, and trains them, but is not left out."""
@@ -120,21 +159,32 @@ class OutputsStep(ChoosingStep):
 
 
 def outputs_step(
-    settings: LazyJackknifeRegressor, given: Given, widths: str, together: Together | None
+    settings: LazyJackknifeRegressor,
+    given: Given,
+    widths: str,
+    together: Together | None,
+    shape: tuple[int, ...] | None = None,
 ) -> OutputsStep:
-    """The lazy step for several targets of these rows; refuse rows that cannot have one."""
+    """The lazy step for several targets of these rows; refuse rows that cannot have one.
+
+    Finite networks may be among the candidates if ``shape`` is that of the rows that they take.
+    """
     if given.X.dim() != 2 or not given.X.is_floating_point():
         raise ValueError(
             "X: classes and several outputs take rows of numbers, shape (n, features), or frames"
         )
     if (n := len(given.X)) < FEWEST:
         raise ValueError(f"X has {n} rows (n_samples={n}): give at least {FEWEST}")
-    chosen = check_networks(settings.network, n) or default_networks(given.X)
+    chosen = check_networks(settings.network, n, shape is not None) or default_networks(given.X)
+    own = isinstance(settings.scaling, str) and settings.scaling == "auto"
+    candidates = [
+        _candidate(settings, each, given, k, shape or ()) for k, each in enumerate(chosen)
+    ]
     return OutputsStep(
-        candidates=[Candidate(str(each), each) for each in chosen],
+        candidates=candidates,
         ridge=None if isinstance(settings.ridge, str) else float(settings.ridge),
         intercept=settings.fit_intercept,
-        scaled=isinstance(settings.scaling, str) and settings.scaling == "auto",
+        scaled=own and any(candidate.scales for candidate in candidates),
         seed=given.seeds.lazy,
         machine=settings._machine(),
         nominal=given.nominal,
@@ -146,6 +196,22 @@ def outputs_step(
         progress=settings.verbose,
         together=together,
     )
+
+
+def _candidate(
+    settings: LazyJackknifeRegressor,
+    network: Network | wide,
+    given: Given,
+    which: int,
+    shape: tuple[int, ...],
+) -> Candidate:
+    """A network to choose from; of a finite one the tangent features alone."""
+    if isinstance(network, wide):
+        return Candidate(str(network), network)
+    module = tangent_alone(network, given.X, given.seeds.start + which, shape)
+    scaled = settings._is_scaled(network, given.X)
+    finite = FiniteNetwork(module, given.X[:PROBE], "all", settings._machine(), scaled)
+    return Candidate(str(network) if isinstance(network, mlp) else type(network).__name__, finite)
 
 
 def streamed_outputs(

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -120,19 +120,27 @@ class ChoosingStep(CandidateStep):
 
     def _shared(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
         """Rows that are set aside choose for all models, and train them, but are not left out."""
-        rest, apart = rows_apart(len(y), self.seed)
+        (loo,), choice = self._shared_by(X, y, [y])
+        return loo, choice
+
+    def _shared_by(
+        self, X: Tensor, Y: Tensor, targets: Sequence[Tensor]
+    ) -> tuple[list[LinearModels], ChosenSettings]:
+        """The same for several targets, where Y is what the rows set aside look at."""
+        rest, apart = rows_apart(len(Y), self.seed)
         few, frames = apart[:SHARED], self.frames(X[apart], [torch.arange(0)], is_narrow(X))
         with few_threads(len(few)):
-            found = self._search(X[few], y[few], frames, [len(few)], None)
+            found = self._search(X[few], Y[few], frames, [len(few)], None)
         tangent = self._tangent(_Place(0, *found.points[-1][:2]), frames)
         widths = "leverage" if WIDTHS[self.widths].needs_candidates else self.widths
         step = self._lazy(float(found.ridges[-1]), widths)
         if not isinstance(tangent, Tangent):  # finite networks were checked before their training
-            step.check_fits(len(y), len(y), self.machine)
+            step.check_fits(len(Y), len(Y), self.machine)
         order = torch.cat([rest, apart])
-        with few_threads(len(y)):
-            loo = step.models(tangent, X[order], y[order], len(rest))
-        return loo, self.choice(found, (widths,), len(rest), len(few), X.shape[1])
+        with few_threads(len(Y)):
+            models = [step.models(tangent, X[order], y[order], len(rest)) for y in targets]
+        choice = self.choice(found, (widths,), len(rest), len(few), X.shape[1])
+        return [cast("LinearModels", loo) for loo in models], choice
 
     def _search(
         self,

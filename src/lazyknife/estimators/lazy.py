@@ -74,6 +74,7 @@ from ..tangent import (
     linearise,
     selected,
 )
+from .answers import refuse_nan
 from .base import (
     Bounds,
     ConstructionName,
@@ -82,6 +83,7 @@ from .base import (
     Transformer,
     TransformName,
 )
+from .fit_clusters import has_many_rows
 from .fit_dask import fit_collection
 from .fit_full import FullStep
 from .fit_input import Fitted, Given, RandomState, Seeds
@@ -89,7 +91,7 @@ from .fit_network import LazyStep
 from .fit_outputs import leaving_of, outputs_step
 from .fit_per_model import ChoosingStep
 from .fit_shared import PartedStep
-from .questions import Asked, refuse_nan
+from .questions import Asked
 
 # A network, or a list of candidates.
 Networks = Network | wide | Sequence[Network | wide]
@@ -524,23 +526,25 @@ class LazyJackknifeRegressor(IntervalRegressor):
         (n, count), certain = (len(given.y), len(clusters)), given.target.chosen
         if count < FEWEST_CLUSTERS:
             raise ValueError(f"clusters has {count} labels: give rows of {FEWEST_CLUSTERS} or more")
-        if n > MOST_ROWS:
-            raise ValueError(
-                f"X has {n:,} rows, and clusters support at most {MOST_ROWS:,}: give some rows of "
-                f"each cluster, such as its first {MOST_ROWS // count}"
-            )
         step = outputs_step(self, given, "constant", None)
-        step = replace(step, construction="cv+", folds=clusters, any_scale=certain)
-        loo, choice = step.models(given.X, given.y)
+        leaving, left = Leaving(n), None
+        loo: RoundedModels
+        if has_many_rows(clusters):
+            many = step.many_clusters(certain)
+            loo, choice, rows = many.leave_clusters(given.X, given.y, clusters)
+            leaving, left = Leaving(len(rows), n - len(rows)), rows.numpy()
+            count = loo.columns.shape[1]
+        else:
+            step = replace(step, construction="cv+", folds=clusters, any_scale=certain)
+            loo, choice = step.models(given.X, given.y)
         target = given.target
         if choice.target_scale is not None:
             target = target.on(choice.target_scale)
             given = given._replace(y=to_tensor(target.forward(given.y.numpy())))
-        certifier = self._certifier(
-            given, INDEPENDENT, loo, Leaving(n), self._own_models, step.scaled
-        )
+        terms = INDEPENDENT, loo, leaving, self._own_models
+        certifier = self._certifier(given, *terms, step.scaled)
         found = self._attributes("constant", loo, certifier, given.seeds, choice)
-        return Fitted(loo, Clustered(certifier, count), found, target)
+        return Fitted(loo, Clustered(certifier, count), found, target, left)
 
     def _attributes(
         self,

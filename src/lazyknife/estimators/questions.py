@@ -6,142 +6,29 @@ their weights, and which of them an end is chosen from.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..certificate.certify import About
 from ..data.checks import check_choice
-from ..data.rows import finite_numbers, plain
-from ..data.schema import as_frame
+from ..data.rows import finite_numbers
 from ..errors import warn
 from ..intervals import AUTO, kappa, rows_needed
-from ..intervals.asked import WEIGHTED, Masses, joined_ends, one_sided, some_models
-from ..intervals.constructions import outwards
-from ..records import Array, Ends, Side
+from ..intervals.asked import WEIGHTED
+from ..records import Array, Side
 from ..sentences import ESTIMATED_RATIO, GIVEN_RATIO, IF_RIGHT, IN_GROUPS, SHIFTED, WORTH
 from ..shift import estimate_weights
+from .labels import NO_GROUP, Codes, Groups, count_rows
 
 if TYPE_CHECKING:
     from .base import IntervalRegressor
 
-Codes = NDArray[np.intp]
 SIDES: tuple[Side, ...] = ("both", "upper", "lower")
-NO_GROUP = -1  # of a new row whose group no training row is in
 FEWEST = 20  # training rows, and new ones, for ratios of their densities
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Labels of rows, in one column or several, and which group of each column a row is in."""
-
-    labels: tuple[tuple[Any, ...], ...]  # of each column
-    codes: Codes  # (rows, columns)
-
-    @classmethod
-    def of(cls, given: Any, X: Any, count: int) -> Groups:
-        """Read columns of labels, or names of columns of the frame X."""
-        found = [_codes(column) for column in label_columns(given, X, count, "groups")]
-        labels, codes = zip(*found, strict=True)
-        return cls(labels, np.stack(codes, axis=1))
-
-    def like(self, given: Any, X: Any, count: int) -> Codes:
-        """Codes of new rows, shape (rows, columns); ``NO_GROUP`` where the label is new."""
-        columns = label_columns(given, X, count, "groups")
-        if len(columns) != len(self.labels):
-            raise ValueError(
-                f"groups has {len(columns)} columns, but the rows that were fitted have "
-                f"{len(self.labels)}: give the same columns"
-            )
-        places = [{label: code for code, label in enumerate(known)} for known in self.labels]
-        found = [
-            [known.get(label, NO_GROUP) for label in column]
-            for known, column in zip(places, columns, strict=True)
-        ]
-        return np.array(found, dtype=np.intp).T
-
-    def some(self, rows: NDArray[np.intp]) -> Groups:
-        """The same labels, and some of the rows."""
-        return Groups(self.labels, self.codes[rows])
-
-
-def label_columns(given: Any, X: Any, count: int, name: str) -> list[list[Any]]:
-    """Columns of labels, each a list of plain values of this length."""
-    frame = as_frame(X, "X")
-    named = isinstance(given, str) or (
-        isinstance(given, Sequence) and len(given) > 0 and all(isinstance(g, str) for g in given)
-    )
-    if named and frame is not None:
-        names = [given] if isinstance(given, str) else list(given)
-        if set(names) <= set(frame.columns):
-            return [list(map(_label, frame[each].to_list())) for each in names]
-        if isinstance(given, str) or len(names) != count:
-            shown = ", ".join(map(repr, frame.columns))
-            raise ValueError(f"{name}={given!r}: the columns of X are {shown}")
-    other = as_frame(given, name) if hasattr(given, "columns") else None
-    if other is not None:
-        found = [other[each].to_list() for each in other.columns]
-    else:
-        values = np.asarray(plain(given, name))
-        if values.ndim not in (1, 2):
-            raise ValueError(
-                f"{name} has shape {values.shape}: give a label for each row of X, or the name of "
-                "a column of a frame"
-            )
-        found = [column.tolist() for column in (values[:, None] if values.ndim == 1 else values).T]
-    if any(len(column) != count for column in found) or not found:
-        lengths = len(found[0]) if found else 0
-        raise ValueError(f"{name} has {lengths} rows, but X has {count}: give one for each row")
-    return [[_label(value) for value in column] for column in found]
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a label is None, NaN or NA."""
-    same = value == value
-    return value is None or not isinstance(same, bool | np.bool_) or not same
-
-
-def _label(value: Any) -> Any:
-    """Equal labels are equal values, such as dates their text; what is missing is one group."""
-    if is_missing(value):
-        return None
-    return value if isinstance(value, str | bool | int | float) else str(value)
-
-
-def _codes(column: list[Any]) -> tuple[tuple[Any, ...], Codes]:
-    """The labels in the order in which they appear, and the number of each row's label."""
-    known: dict[Any, int] = {}
-    codes = [known.setdefault(label, len(known)) for label in column]
-    return tuple(known), np.array(codes, dtype=np.intp)
-
-
-def cluster_codes(given: Any, X: Any, count: int) -> Codes:
-    """The number of each row's cluster, by a column of labels."""
-    columns = label_columns(given, X, count, "clusters")
-    if len(columns) > 1:
-        raise ValueError(f"clusters has {len(columns)} columns: give one label for each row")
-    if None in columns[0]:
-        row = columns[0].index(None)
-        raise ValueError(f"clusters has no label for row {row}: give every row one")
-    return _codes(columns[0])[1]
-
-
-def in_clusters(asked: Asked, clusters: Codes, count: int) -> Asked:
-    """The question about so many rows of new clusters: every cluster has the same mass."""
-    sizes = np.bincount(clusters)
-    if any(kappa(level, len(sizes)) == 0 for level in asked.levels):
-        least = min(asked.levels)
-        warn(
-            f"{len(sizes)} clusters are too few for alpha={least:g}: the intervals are infinite. "
-            f"At least {rows_needed(least)} clusters are needed"
-        )
-    own = 1.0 / sizes[clusters]
-    return asked._replace(weights=(own, np.ones(count)), kept=np.arange(len(clusters)))
 
 
 class Asked(NamedTuple):
@@ -203,7 +90,7 @@ class Asked(NamedTuple):
     def abouts(self, n: int) -> list[About]:
         """What certificates have to know: an entry for each size of a group."""
         subject, rows = "", "{rows}"
-        sizes = sorted(set(self.sizes(n)))
+        sizes = sorted(set(self.sizes(n))) or [0]  # of no rows
         if self.groups is not None:
             rows = IN_GROUPS
             spread = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
@@ -218,6 +105,19 @@ class Asked(NamedTuple):
     def weighted_miss(self, alpha: float) -> float:
         """A multiple of α: the tournament in which rows count by their weights."""
         return min(1.0, self.times * alpha)
+
+
+def in_clusters(asked: Asked, clusters: Codes, count: int) -> Asked:
+    """The question about so many rows of new clusters: every cluster has the same mass."""
+    sizes = np.bincount(clusters)
+    if any(kappa(level, len(sizes)) == 0 for level in asked.levels):
+        least = min(asked.levels)
+        warn(
+            f"{len(sizes)} clusters are too few for alpha={least:g}: the intervals are infinite. "
+            f"At least {rows_needed(least)} clusters are needed"
+        )
+    own = 1.0 / sizes[clusters]
+    return asked._replace(weights=(own, np.ones(count)), kept=np.arange(len(clusters)))
 
 
 def check_weights(values: Any, count: int, name: str) -> Array:
@@ -352,101 +252,6 @@ def _weighted(model: IntervalRegressor, asked: Asked, X: Any, weights: Any) -> A
     terms: dict[str, Any] = {"worth": worth, "assumption": assumption, "times": times}
     terms["construction"] = construction
     return asked._replace(weights=(own, new), kept=model.kept_, **terms)
-
-
-def answer(model: IntervalRegressor, loo: Any, rows: Tensor, asked: Asked) -> Ends:
-    """Point predictions and ends of scaled rows, on the scale of the models."""
-    n, levels = len(loo.residuals), asked.levels
-    if asked.plain:
-        return _ends(model, loo, rows, levels)
-    answers = list[Ends]()
-    for parts in asked.parts(n, len(rows)):
-        point = torch.empty(len(rows), dtype=torch.float64)
-        lower, upper = (point.new_empty(len(rows), len(levels)) for _ in range(2))
-        for members, places in parts:
-            if not len(members):
-                point[places], *_ = model._by_blocks(lambda X: (loo.point(X),), rows[places])
-                lower[places], upper[places] = -torch.inf, torch.inf
-                continue
-            some, masses = some_models(loo, members), None
-            if asked.weights is not None:
-                masses = asked.masses(members, places)
-            found = _ends(model, some, rows[places], levels, masses)
-            point[places], lower[places], upper[places] = (part.cpu() for part in found)
-        answers.append((point, lower, upper))
-    return joined_ends(answers)
-
-
-def _ends(
-    model: IntervalRegressor,
-    loo: Any,
-    rows: Tensor,
-    levels: Sequence[float],
-    masses: tuple[Tensor, Tensor] | None = None,
-) -> Ends:
-    """Point predictions and ends by some of the models, whose rows may be weighted."""
-    if masses is None:
-        ranks = [kappa(level, len(loo.residuals)) for level in levels]
-        point, lower, upper = model._by_blocks(lambda X: model._ends(loo, X, ranks), rows)
-        return point, lower, upper
-    weighted, own = WEIGHTED[answering(model, WEIGHTED)], masses[0].to(loo.residuals.device)
-
-    def ends(X: Tensor, new: Tensor) -> Ends:
-        return weighted.ends(loo, X, Masses(own, new.to(own), levels))
-
-    point, lower, upper = model._by_blocks(ends, rows, masses[1])
-    return point, lower, upper
-
-
-def sorted_values(
-    model: IntervalRegressor, rows: Tensor, asked: Asked
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Points (m,), values of kept models, rounded down and up, their masses (m, k), that beyond.
-
-    Models of which nothing is known have the values −∞ and ∞.
-    """
-    loos, kept = [one_sided(model.loo_, side) for side in ("lower", "upper")], asked.kept
-    if kept is not None and len(kept) < len(loos[0].residuals):
-        loos = [some_models(loo, torch.from_numpy(kept)) for loo in loos]
-
-    def values(X: Tensor) -> Ends:
-        found = loos[0].scaled(X)
-        lower, upper = (found.ends(loo.scores)[end] for end, loo in enumerate(loos))
-        return outwards(found, lower, upper)
-
-    point, low, high = (part.cpu() for part in model._by_blocks(values, rows))
-    own, new = np.ones(high.shape), np.ones(len(high))
-    if asked.weights is not None:
-        own, new = np.broadcast_to(asked.weights[0], high.shape), asked.weights[1]
-    if asked.groups is not None:
-        known, codes = asked.groups
-        if codes.shape[1] > 1:
-            raise ValueError("groups: give one column, distributions in several have no union")
-        own = own * (known.codes[kept, 0] == codes)
-    refuse_nan(point, low, high)
-    ends = [part.numpy() for part in model.target_.ends(low, high)]
-    order = np.argsort(ends[1], axis=1, kind="stable")
-    below, above, masses = (np.take_along_axis(part, order, axis=1) for part in (*ends, own))
-    return model.target_.point(point).numpy(), below, above, masses, new
-
-
-def refuse_nan(point: Tensor, *ends: Tensor) -> None:
-    """Refuse to return points that are not finite, or ends that are not numbers."""
-    lost = ~point.isfinite().reshape(len(point), -1).all(dim=1)
-    for end in ends:
-        lost |= end.isnan().any(dim=1)
-    if lost.any():
-        raise ValueError(
-            f"the predictions are not finite numbers for {int(lost.sum())} of {len(lost)} rows of "
-            f"X, first for row {int(lost.nonzero()[0])}: remove such rows, scale the features "
-            "(scaling='symlog'), use readout='tangent' or a larger ridge"
-        )
-
-
-def count_rows(X: Any) -> int:
-    """Number of rows of an array, a tensor or a frame."""
-    frame = as_frame(X, "X")
-    return len(X) if frame is None else len(frame)
 
 
 def refuse_in_streams(**given: Any) -> None:

@@ -37,6 +37,7 @@ from ..data.scaling import symlog
 from ..files import replacing
 from ..intervals.streamed import CompactModels
 from ..networks import ACTIVATIONS, Averaged, Framed, listed_networks, make, mlp, wide
+from ..networks.building import SumOfOutputs, Unmoved
 from ..networks.mlp import WithSkip
 from .fit_full import ChosenFull, full_at
 
@@ -99,9 +100,10 @@ def _array_parts(array: np.ndarray[Any, Any]) -> Parts | None:
     return [array.tolist(), array.dtype.kind] if is_text else None
 
 
+AROUND = (Framed, SumOfOutputs, Unmoved)  # another network
 # Networks of these layers alone are data; any other is passed to ``load``.
 LAYERS = {
-    *(Averaged, Framed, WithSkip, *ACTIVATIONS.values()),
+    *(Averaged, WithSkip, *AROUND, *ACTIVATIONS.values()),
     *(nn.Sequential, nn.ModuleList, nn.Linear, nn.LayerNorm, nn.Dropout, nn.Flatten, nn.Identity),
 }
 _OPEN = (
@@ -111,7 +113,9 @@ _OPEN = (
 _MODULES = (
     *("base", "certificate", "choosing", "data", "intervals", "losses", "networks", "records"),
     *("ridge", "tangent", "estimators.baselines", "estimators.fit_full"),
+    "estimators.fit_full_classes",
     "estimators.fit_input",
+    "estimators.labels",
     "estimators.questions",
 )
 _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
@@ -197,7 +201,8 @@ class _Writer:
         kind = np.generic if isinstance(value, np.generic) else type(value)
         apart, _ = saveable_classes().get(kind, (lambda _: None, None))
         parts = apart(value)
-        if isinstance(value, nn.Module) and None in map(_layer_parts, value.modules()):
+        own = isinstance(value, nn.Module) and type(value) not in AROUND
+        if own and None in map(_layer_parts, value.modules()):
             if self.in_settings:
                 parts = None
             elif _describe(value) in map(_describe, self.templates):

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from .asked import one_sided
 from .constructions import SUMS
+from .full_classes import best_others, streamed_scores
 from .order import kth_largest
 from .outputs import predictions_of, rows_at_once
 
@@ -38,19 +39,14 @@ class ClassModels:
     columns: tuple[Any, ...]  # for each class its models
     codes: Tensor  # class of each row that is left out, shape (n,)
 
-    def _own(self, values: Sequence[Tensor]) -> Tensor:
-        """Values (n,) of each class, at each row that of its own class."""
-        codes = self.codes.to(values[0].device)
-        return torch.stack(list(values), dim=1).gather(1, codes[:, None])[:, 0]
-
     @property
     def residuals(self) -> Tensor:
         """1 − f_y of the model without each row, shape (n,)."""
-        return self._own([each.residuals for each in self.columns])
+        return own_class([each.residuals for each in self.columns], self.codes)
 
     @property
     def training_residuals(self) -> Tensor:
-        return self._own([each.training_residuals for each in self.columns])
+        return own_class([each.training_residuals for each in self.columns], self.codes)
 
     @property
     def rows_at_once(self) -> int:
@@ -90,12 +86,19 @@ class ClassModels:
         scores -= 2 * slack[:, None, None] + SUMS * (others + each.abs())
         return torch.stack([one.point for one in found], dim=1), scores
 
+    def sets(self, X: Tensor, construction: str, ranks: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Values of the full model, (m, classes), and whether classes are kept, (.., ranks)."""
+        if construction == "full":
+            codes = self.codes.to(self.columns[0].residuals.device)
+            found = streamed_scores(self.columns, X, codes)
+            return found.point, found.kept(codes, ranks)
+        point, scores = self.at(X)
+        return point, SETS[construction](self, scores, ranks)
 
-def best_others(values: Tensor) -> Tensor:
-    """For each class the largest value of the others, or 0 if that is larger; (..., classes)."""
-    top, places = values.topk(2, dim=-1)
-    own = torch.arange(values.shape[-1], device=values.device) == places[..., :1]
-    return torch.where(own, top[..., 1:], top[..., :1]).clamp(min=0.0)
+
+def own_class(values: Sequence[Tensor], codes: Tensor) -> Tensor:
+    """Values (n,) of each class, at each row that of its own class."""
+    return torch.stack(list(values), dim=1).gather(1, codes.to(values[0].device)[:, None])[:, 0]
 
 
 def plus_set(models: ClassModels, scores: Tensor, ranks: Sequence[int]) -> Tensor:

@@ -25,10 +25,10 @@ Windows. |u_i| ≤ √(h h_i/(1 + h)), so with ρ_i = √h_i/(1 − h_i) and q =
 
     |b_i| ≤ qρ_i,   |a_i − e_i| ≤ |e_i|·q√h·ρ_i√h_i.
 
-With η the largest of qσ(x)/σ̄, q|c(x)|/ē and q√h, where σ̄ and ē are typical sizes of σ and e, both
-roots lie, up to their sign, between (R_i − ηG_i)/(1 + ηB_i) and (R_i + ηG_i)/(1 − ηB_i),
+With η₁ = qσ(x)/σ̄, η₂ = q|c(x)|/ē and η₃ = q√h, where σ̄ and ē are typical sizes of σ and e, both
+roots lie, up to their sign, between (R_i − G_i)/(1 + B_i) and (R_i + G_i)/(1 − B_i),
 
-    R_i = |e_i − c(X_i)|/σ(X_i),   G_i = ρ_i(ē + |e_i|√h_i)/σ(X_i),   B_i = ρ_iσ̄/σ(X_i).
+    R_i = |e_i − c(X_i)|/σ(X_i),   G_i = ρ_i(η₂ē + η₃|e_i|√h_i)/σ(X_i),   B_i = η₁ρ_iσ̄/σ(X_i).
 
 Rounding. Products with G⁻¹ are off by at most a part z of their largest possible size
 (``StreamedRidge.changed``; for errors of a row's own features √h and √h_i count as 1/√n more). So
@@ -43,6 +43,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -50,7 +51,7 @@ from torch import Tensor
 
 from ..records import Predictions, errors_on, rounded_up
 from ..ridge.streamed import EPSILON
-from .window import SAFE, Among, FullPrediction, Values, selected
+from .window import SAFE, Among, Distances, FullPrediction, selected
 
 if TYPE_CHECKING:
     from .streamed import StreamedModels
@@ -86,31 +87,63 @@ class ComparedRows:
         """L⁻¹φ of some rows, shape (q, members)."""
         return self.loo.halves(members)
 
+    @cached_property
+    def numbers(self) -> Tensor:
+        """Of each row o, 1/σ, eo/σ, c/σ, and four factors of what rounding may change, (8, n)."""
+        shape, size, own = self.loo.out.shape, self.loo.steps.abs(), self.loo.own
+        reach = self.roots / self.open_part / shape.scale
+        change = self.unsure * reach
+        found = [
+            self.open_part,
+            1 / shape.scale,
+            self.loo.steps * self.open_part / shape.scale,
+            shape.shift.expand_as(size) / shape.scale,
+            change,
+            change * size * self.roots,
+            (own + EPSILON * size) / shape.scale,
+            2 * reach * (1 + self.unsure),
+        ]
+        numbers = torch.stack([each.expand_as(size) for each in found])
+        unknown = torch.isinf(self.loo.scores) | ~torch.isfinite(numbers).all(dim=0)
+        nothing = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, torch.inf, 0.0]).to(numbers)
+        return torch.where(unknown, nothing[:, None], numbers)
+
+    def near(self, X: Tensor) -> FullPrediction:
+        """New rows, with g(x)/√(1 + h) of rows i as products of factors and columns."""
+        found = self.loo.full_at(X)
+        return found._replace(factors=found.factors / _lengths(found.roots)[:, None])
+
     def etas(self, near: FullPrediction) -> Tensor:
-        """η of new rows, shape (m,)."""
+        """Of new rows qσ(x)/σ̄, q|c(x)|/ē and q√h, shape (m, 3)."""
         scale, error = self.middling
         found, roots = near.found, near.roots + self.least
         shift = found.shift.abs() + 2 * finite(found.slack)
-        sizes = torch.stack([found.scales / scale, shift / error, roots])
-        return (roots / (1 + near.roots.square())) * sizes.amax(dim=0)
+        sizes = torch.stack([found.scales / scale, shift / error, roots], dim=1)
+        return (roots / (1 + near.roots.square()))[:, None] * sizes
 
 
 def accepted(
     loo: StreamedModels, X: Tensor, ranks: Sequence[int]
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the ends of accepted candidates less c(x), (m, ranks)."""
-    near, rows = loo.full_at(X), loo.compared
+    rows = loo.compared
+    near = rows.near(X)
     return near.found, *selected(near, rows.etas(near), ranks, lambda *_: Among(rows), FULL)
 
 
-def _bounds(rows: ComparedRows, eta: float) -> tuple[Tensor, Tensor]:
-    """Between what roots lie."""
-    scale, error = rows.middling
-    shape, sizes = rows.loo.out.shape.scale, rows.loo.steps.abs()
-    reach = rows.roots / rows.open_part * (1 + rows.unsure) / shape
-    gaps = eta * reach * (error + sizes * rows.roots)
-    gaps = gaps + SAFE * (rows.loo.scores.abs() + sizes / shape)
-    spread = eta * reach * scale + SAFE
+def _lengths(roots: Tensor) -> Tensor:
+    """√(1 + h), also where h would overflow."""
+    return torch.hypot(roots, torch.ones_like(roots))
+
+
+def _bounds(rows: ComparedRows, scale: float, shift: float, root: float) -> tuple[Tensor, Tensor]:
+    """Between what roots lie, of candidates of at most these ``etas``."""
+    middle, error = rows.middling
+    widths, sizes = rows.loo.out.shape.scale, rows.loo.steps.abs()
+    reach = rows.roots / rows.open_part * (1 + rows.unsure) / widths
+    gaps = reach * (shift * error + root * sizes * rows.roots)
+    gaps = gaps + SAFE * (rows.loo.scores.abs() + sizes / widths)
+    spread = scale * middle * reach + SAFE
     low, high = rows.loo.scores - gaps, rows.loo.scores + gaps
     low = low / torch.where(low > 0, 1 + spread, 1 - spread)
     high = high / torch.where(high > 0, 1 - spread, 1 + spread)
@@ -121,45 +154,54 @@ def _bounds(rows: ComparedRows, eta: float) -> tuple[Tensor, Tensor]:
 def _ends(
     rows: ComparedRows, near: FullPrediction, some: Tensor, members: Tensor, products: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Roots of some rows for some candidates, times σ(x)."""
+    """Roots of some rows for some candidates, below and above, times σ(x)."""
     loo, found = rows.loo, near.found
-    scale, shift, slack = (
+    scale, shift, slack, roots = (
         each[some, None]
-        for each in (found.scales, found.shift.expand(len(near.roots)), finite(found.slack))
+        for each in (
+            found.scales,
+            found.shift.expand(len(near.roots)),
+            finite(found.slack),
+            near.roots,
+        )
     )
-    roots = near.roots[some, None]
-    length = torch.hypot(roots, torch.ones_like(roots))  # √(1 + h)
-    shape, errors = (each[members] for each in (loo.out.shape.scale, loo.steps))
-    open_part, own_roots = rows.open_part[members], rows.roots[members]
-    moved = products / length
-    opened = open_part + moved.square()
-    slopes = moved / length / opened  # b
-    left = errors * (open_part / opened) - loo.out.shape.shift[members] - slopes * shift
-    # What rounding may change.
+    length = _lengths(roots)
+    open_part, unit, opened_errors, own_shift, *changes = rows.numbers[:, members]
+    inverse = torch.addcmul(open_part, products, products).reciprocal_()  # 1/o
+    slopes = (products * inverse).mul_(unit)  # b·√(1 + h)/σ(X_i)
+    signed = (inverse.mul_(opened_errors)).sub_(own_shift).addcmul_(slopes, -shift / length)  # A
+    slopes *= scale / length  # β
+    # What rounding may change in A, and 1 less what it may change in β.
     reach = (roots + rows.least) / length  # at most about 1
-    change = rows.unsure[members] * reach * own_roots / length / open_part  # of b
-    error = change * (shift.abs() + errors.abs() * (reach * length) * own_roots)
-    error += loo.own[members] + EPSILON * errors.abs() + 2 * slopes.abs() * slack
-    ratio = scale / shape
-    slopes, change = slopes * ratio, change * ratio + 4 * loo.stretch
-    known = (slopes.abs() + change < 1) & torch.isfinite(loo.scores[members])
-
+    step, ones = reach / length, torch.ones_like(reach)
+    error = torch.cat([step * shift.abs(), step * reach * length, ones, step * slack], dim=1)
+    error = error @ torch.stack(changes)
+    sure = 1 - 4 * loo.stretch - step * scale * changes[0]
     if loo.side == "both":
-        clear, lean = left.abs() > error, slopes * left.sign()
-        sizes, most = (left.abs() + error) * ratio, slopes.abs()
-        upper = sizes / (1 + torch.where(clear, lean, -most) - change)
-        lower = sizes / (1 - torch.where(clear, lean, most) - change)
-    else:
-        sizes = (errors_on(left, loo.side) + error) * ratio
-        upper = lower = sizes / (1 + slopes - sizes.sign() * change)
-    lower, upper = (
-        rounded_up(root, 2 * loo.stretch + EPSILON).where(known, torch.inf)
-        for root in (lower, upper)
-    )
-    return found.point[some, None] - lower, found.point[some, None] + upper
+        sizes, lean = signed.abs(), slopes * signed.sign()
+        above, below = sure + lean, sure - lean
+        if bool((unclear := sizes <= error).any()):
+            most = slopes.abs()
+            above = torch.where(unclear, sure - most, above)
+            below = torch.where(unclear, sure - most, below)
+        known = above.amin() > 0 and below.amin() > 0
+        sizes = sizes.add_(error).mul_(scale * (1 + 2 * loo.stretch + EPSILON))
+        if not known:
+            good = torch.minimum(above, below) > 0
+            sizes, above, below = (
+                sizes.where(good, torch.inf),
+                above.where(good, 1.0),
+                below.where(good, 1.0),
+            )
+        return sizes / below, sizes / above
+    sizes = (errors_on(signed, loo.side) + error) * scale
+    root = sizes / (1 + slopes - sizes.sign() * (1 - sure))
+    root = rounded_up(root, 2 * loo.stretch + EPSILON)
+    root = root.where((slopes.abs() < sure) & torch.isfinite(error), torch.inf)
+    return root, root
 
 
-FULL = Values(_bounds, _ends)
+FULL = Distances(_bounds, _ends)
 
 
 def finite(slack: Tensor) -> Tensor:

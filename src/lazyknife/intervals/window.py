@@ -28,14 +28,15 @@ from ..records import Predictions, rounded_up
 from ..ridge.primal import PrimalSystem
 from ..ridge.problem import Problem
 from ..ridge.readout import LinearModels, MovedNetworks
-from .order import kth_largest, kth_smallest
+from .order import kth_largest
 
-# Rows share windows if their η lie between the same powers of this; a window is that of the larger.
-RATIO = 2.0
+# Rows share windows if their η lie between the same powers of the first of these. The window is
+# that of the largest one, rounded up to a power of the second, so that it may serve other rows.
+RATIO, FINE = 1.5, 1.1
 # Bounds are widened by this much relative to their size, far more than rounding can change in them.
 SAFE = 1e-9
-ARRAYS = 6  # of rows × models at a time
-RANKS_KEPT = 4  # whose columns are kept
+CACHE = 2**21  # bytes of an array of rows × models that order statistics are taken of
+RANKS_KEPT, WINDOWS_KEPT = 4, 64  # ranks whose columns are kept, and windows
 
 
 class FullPrediction(NamedTuple):
@@ -77,7 +78,7 @@ class ModelShifts(Columns, Protocol):
 class Among(NamedTuple):
     """Models among which an order statistic is, for rows of at most some η: all, or a window."""
 
-    models: Any  # ``Columns``, and what their ``Values`` use
+    models: Any  # ``Columns``, and what their ``Distances`` use
     eta: float = math.inf
     above: int = 0  # how many of the other models are above all of them
     top: float = math.inf  # the order statistic of R + ηρ
@@ -104,21 +105,21 @@ class Window(NamedTuple):
     above: int
 
 
-class Values(NamedTuple):
-    """Two values of each model at each new row, whose order statistics are the ends."""
+class Distances(NamedTuple):
+    """How far below and above the point values of each model are, whose order is the ends'."""
 
-    # Of models and an η: bounds on both values, in units of σ(x) and away from the point, each (n,)
-    bounds: Callable[[Any, float], tuple[Tensor, Tensor]]
+    # Of models and limits of η: bounds on both distances, in units of σ(x), each (n,)
+    bounds: Callable[..., tuple[Tensor, Tensor]]
     # Of models, new rows, the numbers of some rows and models, and factors times columns of these:
-    # the lower and the upper values, each (rows, members)
+    # the distances below and above, each (rows, members)
     ends: Callable[[Any, FullPrediction, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class _Kept(NamedTuple):
-    """Windows by their rank and η, and the columns of the last large one, by rank."""
+    """Windows by their rank and limits of η, and the columns of their models, by rank."""
 
-    windows: dict[tuple[int, float], Window]
-    columns: dict[int, tuple[Tensor, Tensor]]
+    windows: dict[tuple[float, ...], Window]
+    columns: dict[int, tuple[Tensor, Tensor]]  # numbers of models in order, and theirs as rows
 
 
 _KEPT: WeakKeyDictionary[Columns, _Kept] = WeakKeyDictionary()
@@ -146,7 +147,7 @@ def windowed_plus(
 ) -> tuple[Predictions, Tensor, Tensor]:
     """Predictions of the full model, and the order statistics of both ends, (m, ranks)."""
     near = loo.full_at(X)
-    return near.found, *selected(near, near.etas, ranks, loo.among, PLUS)
+    return near.found, *selected(near, near.etas[:, None], ranks, loo.among, PLUS)
 
 
 def selected(
@@ -154,37 +155,37 @@ def selected(
     etas: Tensor,
     ranks: Sequence[int],
     models: Callable[[int, float], Among],
-    values: Values,
+    values: Distances,
 ) -> tuple[Tensor, Tensor]:
-    """Order statistics of the lower and of the upper values, each (m, ranks)."""
+    """Both ends, each (m, ranks), for η of shape (m, 1), or several numbers in its place."""
     upper = near.roots.new_full((len(etas), len(ranks)), torch.inf)
     lower = -upper
     for column, rank in enumerate(ranks):
-        for rows, eta in _classes(etas) if rank else ():
-            among = models(rank, eta)
-            if among.eta < eta:
+        for rows, limits in _classes(etas) if rank else ():
+            among = models(rank, limits[0])
+            if among.eta < limits[0]:
                 lower[rows, column], upper[rows, column] = _beyond(among, near, rows)
                 continue
             left = rank - among.above
-            found = _window(among.models, eta, left, values)
-            for part in blocks(len(rows), ARRAYS * len(found.members) * 8, among.models.block):
+            found = _window(among.models, limits, left, values)
+            for part in blocks(len(rows), 2 * len(found.members) * 8, among.models.block):
                 some = rows[part]
-                ends = _order_statistics(among.models, near, some, found, left, values)
-                lower[some, column], upper[some, column] = ends
+                below, above = _order_statistics(among.models, near, some, found, left, values)
+                point = near.found.point[some]
+                lower[some, column], upper[some, column] = point - below, point + above
     return lower, upper
 
 
 def _plus_ends(
     models: ModelShifts, near: FullPrediction, rows: Tensor, members: Tensor, shifts: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """f_{−j}(x) ∓ R_jσ(x)."""
+    """R_jσ(x) less and plus f_{−j}(x) − f(x)."""
     full = near.found
-    each = shifts.add_(full.point[rows, None])
     margins = rounded_up(models.scores[members] * full.scales[rows, None], full.stretch)
-    return each - margins, each + margins
+    return margins - shifts, margins + shifts
 
 
-PLUS = Values(lambda models, eta: bounds(models.scores, models.reach, eta), _plus_ends)
+PLUS = Distances(lambda models, eta: bounds(models.scores, models.reach, eta), _plus_ends)
 
 
 def extremes(loo: Windowed, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
@@ -201,16 +202,20 @@ def extremes(loo: Windowed, X: Tensor) -> tuple[Predictions, Tensor, Tensor]:
 
 def largest_eta(near: FullPrediction) -> float:
     """An η that all rows have at most, with that of their window."""
-    return max((eta for _, eta in _classes(near.etas)), default=0.0)
+    return max((limits[0] for _, limits in _classes(near.etas[:, None])), default=0.0)
 
 
-def _classes(etas: Tensor) -> Iterator[tuple[Tensor, float]]:
-    """Rows with about the same η, and the largest η that they may have; the largest one first."""
-    powers = etas.log().div(math.log(RATIO)).ceil()
+def _classes(etas: Tensor) -> Iterator[tuple[Tensor, tuple[float, ...]]]:
+    """Rows with about the same first η, and limits of each; the largest one first.
+
+    The limits of the others are those of all rows with no larger η, so that windows are nested.
+    """
+    powers = etas.log()
     powers = torch.where(powers.isnan(), torch.inf, powers)  # features overflowed: all models
-    for power in powers.unique(sorted=True).flip(0):
-        limit = float(RATIO**power) * (1 + SAFE)  # of tensors: infinite where Python would raise
-        yield torch.nonzero(powers == power)[:, 0], limit
+    first = powers[:, 0].div(math.log(RATIO)).ceil()
+    for power in first.unique(sorted=True).flip(0):
+        fine = powers[first <= power].amax(dim=0).div(math.log(FINE)).ceil()
+        yield torch.nonzero(first == power)[:, 0], tuple((FINE**fine * (1 + SAFE)).tolist())
 
 
 def _beyond(among: Among, near: FullPrediction, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -221,12 +226,15 @@ def _beyond(among: Among, near: FullPrediction, rows: Tensor) -> tuple[Tensor, T
     return found.point[rows] - margins, found.point[rows] + margins
 
 
-def _window(models: Columns, eta: float, rank: int, values: Values) -> Window:
+def _window(models: Columns, limits: tuple[float, ...], rank: int, values: Distances) -> Window:
     """The window of rows of at most this η, kept for the next ones."""
     windows = _KEPT.setdefault(models, _Kept({}, {})).windows
-    if (rank, eta) not in windows:
-        windows[rank, eta] = window(*values.bounds(models, eta), rank)
-    return windows[rank, eta]
+    found = windows.get((rank, *limits))
+    if found is None:
+        if len(windows) == WINDOWS_KEPT:
+            windows.clear()
+        found = windows[rank, *limits] = window(*values.bounds(models, *limits), rank)
+    return found
 
 
 def _order_statistics(
@@ -235,33 +243,39 @@ def _order_statistics(
     rows: Tensor,
     found: Window,
     rank: int,
-    values: Values,
+    values: Distances,
 ) -> tuple[Tensor, Tensor]:
-    """Both order statistics for some rows, each (rows,)."""
-    factors = near.factors[rows]
+    """How far both ends of some rows are from the point, each (rows,)."""
+    factors, left = near.factors[rows], [rank - found.above]
     parts = _columns(models, found.members, rank, factors.shape[1])
-    products = torch.cat([factors @ part for part in parts], dim=1)
-    low, high = values.ends(models, near, rows, found.members, products)
-    left = [rank - found.above]
-    return kth_smallest(low, left)[:, 0], kth_largest(high, left)[:, 0]
+    products = torch.cat([factors @ part.T for part in parts], dim=1)
+    ends = near.roots.new_empty(2, len(rows))
+    for part in blocks(len(rows), 8 * len(found.members), CACHE):
+        each = values.ends(models, near, rows[part], found.members, products[part])
+        for end, distances in zip(ends, each, strict=True):
+            end[part] = kth_largest(distances, left)[:, 0]
+    return ends[0], ends[1]
 
 
 def _columns(models: Columns, members: Tensor, rank: int, q: int) -> Iterator[Tensor]:
-    """Columns of the members, in parts; those of a window that contains theirs are used again."""
+    """Columns of the members, as rows and in parts; those that fit are kept and used again."""
     kept = _KEPT.setdefault(models, _Kept({}, {})).columns
-    known, columns = kept.get(rank, (members[:0], None))
-    place = torch.searchsorted(known, members).clamp(max=len(known) - 1)
-    if columns is not None and bool((known[place] == members).all()):
-        yield columns if len(known) == len(members) else columns[:, place]
-        return
-    parts = [members[part] for part in blocks(len(members), 4 * 8 * q, models.block)]
-    for part in parts:
-        columns = models.columns(part)
-        if len(parts) == 1:
-            if len(kept) == RANKS_KEPT:
-                kept.clear()
-            kept[rank] = members, columns
-        yield columns
+    known, columns = kept.get(rank, (members[:0], members.new_empty(0, q, dtype=torch.float64)))
+    missing = members[torch.isin(members, known, assume_unique=True, invert=True)]
+    if len(missing):
+        most = models.block // (4 * 8 * q)
+        if len(known) + len(missing) > most:
+            known, columns, missing = known[:0], columns[:0], members
+        if len(missing) > most:
+            for part in blocks(len(members), 4 * 8 * q, models.block):
+                yield models.columns(members[part]).T
+            return
+        if rank not in kept and len(kept) == RANKS_KEPT:
+            kept.clear()
+        known, order = torch.cat([known, missing]).sort()
+        columns = torch.cat([columns, models.columns(missing).T])[order]
+        kept[rank] = known, columns
+    yield columns if len(known) == len(members) else columns[torch.searchsorted(known, members)]
 
 
 # Windows save time from this many rows for each feature.

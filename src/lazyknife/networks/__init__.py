@@ -3,7 +3,7 @@
 # mypy: implicit-reexport
 # ruff: noqa: F401
 
-from .building import Network, build, make
+from .building import Network, build, make, tangent_alone
 from .calls import (
     RandomStream,
     call_with,

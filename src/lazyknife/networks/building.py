@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,40 @@ def build(network: Network | None, X: Tensor, seed: int, starts: int = 1) -> nn.
     with seeded(seed, device_of(module)):
         _check(module, X)
     return module
+
+
+class SumOfOutputs(nn.Module):
+    """The sum of a network's outputs over the root of their number; it takes flattened rows."""
+
+    def __init__(self, body: nn.Module, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.body, self.shape = body, tuple(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.body(x.reshape(len(x), *self.shape)).reshape(len(x), -1)
+        return found.sum(dim=1) / math.sqrt(found.shape[1])
+
+
+class Unmoved(nn.Module):
+    """A network less its outputs at its own weights: 0, with the same gradients."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.body(x)
+        return found - found.detach()
+
+
+def tangent_alone(network: Network, X: Tensor, seed: int, shape: Sequence[int]) -> nn.Module:
+    """A network with any number of outputs as the tangent features of their sum, and no outputs.
+
+    Rows X are flattened ones of the given shape. Gradients of the sum of logits stand for those of
+    each (Mohamadi, Bae and Sutherland 2023).
+    """
+    body = make(network, X, seed)
+    return Unmoved(build(SumOfOutputs(body, shape), X, seed))
 
 
 def make(network: Network | None, X: Tensor, seed: int) -> nn.Module:

@@ -13,7 +13,8 @@ from .figures import BAND, DOT, MISS, POINT, TARGET, bare, legend_on_top, litera
 if TYPE_CHECKING:  # the records draw themselves by these functions
     from matplotlib.axes import Axes
 
-    from ..estimators.fitted_model import Influence, LearningCurve
+    from ..estimators.influence import Influence
+    from ..estimators.learning_curve import LearningCurve
     from ..metrics import Bins
     from ..results import Intervals
 
