@@ -253,11 +253,15 @@ def tables(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def against(rows: pd.DataFrame, question: str, ax: Axes, aim: float, unit: str) -> None:
-    """Coverage against width, a marker for each method and a size of it for each data set."""
+    """Coverage against width, a marker for each method; data have their name at the first."""
     own = rows[rows["question"] == question]
     by = own.groupby(["method", "data", "n"], sort=False)[["coverage", "width"]].mean()
     for k, (method, part) in enumerate(by.groupby(level=0, sort=False)):
         ax.plot(part["width"], part["coverage"], "os^Dv"[k], ms=7, label=method)
+        names = part.index.get_level_values("data")
+        for name, place in zip(names, part[["width", "coverage"]].to_numpy(), strict=True):
+            if k == 0 and len(names) > 1:
+                ax.annotate(name, place, (4, 5), textcoords="offset points", fontsize="small")
     ax.axhline(aim, color="black", lw=1, ls="--", label="aim")
     ax.set(xlabel=unit, ylabel="coverage")
     ax.legend(frameon=False, fontsize="small")
