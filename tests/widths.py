@@ -4,7 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lazyknife.choosing.shape import AVERAGES, FARTHEST, MINIMUM_GAIN, PRIOR, SLOPES, TIE
+from lazyknife.choosing.shape import (
+    AVERAGES,
+    FARTHEST,
+    MINIMUM_GAIN,
+    PRIOR,
+    SHIFT_GAIN,
+    SHIFT_ROWS,
+    SLOPES,
+    TIE,
+)
 from reference import Array
 
 
@@ -52,6 +61,22 @@ class OwnFactors:
             if value < best - TIE:
                 best, chosen = value, k
         return chosen
+
+    def shift(self, alpha: float) -> float:
+        """The middle of the quantiles of signed errors over their widths, or 0."""
+        k, n = self.chosen, len(self.y)
+        factors = [self.at(k, x, self.predicted[i], i) for i, x in enumerate(self.X)]
+        errors = np.sort(self.sizes * np.sign(self.y - self.predicted) / factors)
+        rank = int(alpha / 2 * n)
+        middle = float(errors[rank] + errors[-1 - rank]) / 2
+
+        def score(c: float) -> float:
+            sizes = np.sort(np.abs(errors - c))
+            margin = sizes[int(np.ceil((1 - alpha) * n)) - 1]
+            return float(2 * margin + 2 / alpha * np.maximum(sizes - margin, 0).mean())
+
+        least = 1 - SHIFT_GAIN * max(1, SHIFT_ROWS / n)
+        return middle if score(middle) < least * score(0.0) else 0.0
 
 
 def names_in_order() -> list[str]:

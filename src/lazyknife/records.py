@@ -125,14 +125,19 @@ class Predictions(NamedTuple):
     slack: Tensor  # bounds on the errors of a row's predictions by rounding, (m,), or one for all
     # From the predictions to the middle of intervals, (m,), or one for all.
     shift: Tensor = torch.zeros(())
+    lean: Tensor = torch.zeros(())  # the same of each model alone, (m, n), or one for all
     # Models that were fitted on another scale of y, and from there to that of the full one, which
     # moves both ends outwards.
     elsewhere: Sequence[tuple[Tensor, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]]] = ()
 
     def ends(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """f_{−j}(x) ∓ R_j σ_{−j}(x), each (m, n), for scores R, shape (n,), or a single one."""
+        """f_{−j}(x) ∓ R_j σ_{−j}(x), each (m, n), for scores R, shape (n,), or a single one.
+
+        Around f_{−j}(x) + c_j σ_{−j}(x) where models shift their intervals.
+        """
         margins = rounded_up(scores * self.scales, self.stretch[..., None])
-        lower, upper = self.each - margins, self.each + margins
+        middle = self.each + self.lean.to(self.each)
+        lower, upper = middle - margins, middle + margins
         slack = self.slack.expand(len(lower))[:, None]
         for members, convert in self.elsewhere:
             ends = lower[:, members] - slack, upper[:, members] + slack

@@ -26,6 +26,7 @@ from machines import MACHINE, here
 from reference import Array, assert_close
 from widths import OwnFactors, names_in_order
 
+ALPHA = 0.2
 CENTER, SCALE = np.array([0.5, -1.0]), np.array([2.0, 0.5])
 FRAME = FeatureScale(here(CENTER), here(SCALE), (False,) * len(CENTER))
 
@@ -61,7 +62,8 @@ def choices(
         parts = (each, sizes[:, each], predicted[:, each], own[each], np.full(len(each), 1e-13))
         groups.append(Errors(*map(here, parts)))
     groups = [joined(groups, -1)] if together else groups
-    return choose_factors(here(X), [here(y)] * len(groups), groups, [frame] * len(groups))
+    count = len(groups)
+    return choose_factors(here(X), [here(y)] * count, groups, [frame] * count, ALPHA)
 
 
 def alone(j: int, X: Array, y: Array, sizes: Array, predicted: Array) -> OwnFactors:
@@ -82,7 +84,9 @@ def test_every_model_chooses_on_its_own_rows(kind: str, seed: int, n: int, toget
     for j in range(n):
         model = alone(j, X, y, sizes, predicted)
         k = model.chosen
-        assert found.names[j] == names[k]
+        shift = model.shift(ALPHA)
+        assert found.names[j] == names[k] + ", shifted" * (shift != 0)
+        assert float(found.shift[j]) == pytest.approx(shift, rel=1e-9)
         expected = [model.at(k, x, each[i, j]) for i, x in enumerate(new)]
         assert_close(factors[:, j], np.array(expected), 1e-9)
         assert float(found.own[j]) == pytest.approx(model.at(k, X[j], own[j]), rel=1e-9)
@@ -100,14 +104,45 @@ def test_choices_within_rounding_are_doubtful_and_one_model_does_not_touch_the_o
     X, y, sizes, predicted, own = problem(0, 8, "local")
     noise = here(np.where(np.arange(8) == 3, 1.0, 1e-13))
     errors = Errors(here(np.arange(8)), here(sizes), here(predicted), here(own), noise)
-    found = choose_factors(here(X), [here(y)], [errors], [frame])
+    found = choose_factors(here(X), [here(y)], [errors], [frame], ALPHA)
     assert found.doubtful.tolist() == [j == 3 for j in range(8)]
     other = sizes.copy()
     other[:, 3] *= np.arange(8)
-    changed = choose_factors(here(X), [here(y)], [errors._replace(sizes=here(other))], [frame])
+    errors = errors._replace(sizes=here(other))
+    changed = choose_factors(here(X), [here(y)], [errors], [frame], ALPHA)
     for j in set(range(8)) - {3}:
         assert found.names[j] == changed.names[j]
         assert found.own[j] == changed.own[j]
+        assert found.shift[j] == changed.shift[j]
+
+
+def skewed(n: int) -> tuple[Array, Array, Array, Array, Array]:
+    """Errors with a long tail above, near those of all models and with one of the rows far out."""
+    rng = np.random.default_rng(0)
+    X, predicted = CENTER + SCALE * rng.normal(size=(n, 2)), np.zeros((n, n))
+    y = rng.exponential(size=n) - 0.5
+    sizes = np.abs(y[:, None]) * (1 + 0.05 * rng.random((n, n)))
+    np.fill_diagonal(sizes, 0.0)
+    return X, y, sizes, predicted, np.zeros(n)
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_intervals_are_shifted_where_errors_are_skewed(n: int) -> None:
+    """Mutants: the shift of another model, and one from the quantiles of all rows, differ."""
+    X, y, sizes, predicted, own = skewed(n)
+    found = choices(X, y, sizes, predicted, own).shift.cpu().numpy()
+    assert (found > 0.5).all()
+    some = range(0, n, 20)
+    expected = np.array([alone(j, X, y, sizes, predicted).shift(ALPHA) for j in some])
+    assert_close(found[some], expected, 1e-9)
+    assert np.abs(np.roll(found, 1)[some] - expected).max() > 1e-4
+    whole = [np.append(alone(j, X, y, sizes, predicted).sizes, np.abs(y[j])) for j in some]
+    signs = np.array([np.append(np.sign(np.delete(y, j)), np.sign(y[j])) for j in some])
+    all_rows = np.sort(np.array(whole) * signs, axis=1)
+    rank = int(ALPHA / 2 * n)
+    assert np.abs((all_rows[:, rank] + all_rows[:, -1 - rank]) / 2 - expected).max() > 1e-4
+    mirrored = choices(X, -y, sizes, predicted, own).shift.cpu().numpy()
+    assert_close(mirrored, -found, 1e-12)
 
 
 # Errors with two rows left out, against refits without the two.

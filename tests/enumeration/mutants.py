@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -143,7 +143,7 @@ def in_one_frame(model: Any, X: Array, y: Array) -> Changed:
 def without_the_new_row(model: Any, X: Array, y: Array) -> Changed:
     """Full conformal prediction at what the training rows alone choose."""
     bold = copy.copy(model)
-    bold.loo_ = FullModels(model.loo_.model)
+    bold.loo_ = FullModels(*(getattr(model.loo_, each.name) for each in fields(FullModels)))
     return Changed(bold, model.certificate_)
 
 

@@ -113,12 +113,14 @@ def test_the_result_is_ready_for_certify_and_for_print():
 
 def test_no_bound_is_below_its_estimate():
     """The bound counts one new row for each refit, which may lie on the lucky side."""
-    asked = model(lk.DPSGD(epochs=1, lr=0.05))
-    for seed in range(3):
-        settings = {"refits": 3, "nu": np.linspace(0, 0.5, 40), "random_state": seed}
+    asked, lucky = model(lk.DPSGD(epochs=1, lr=0.05)), 0
+    for seed in range(12):
+        settings = {"refits": 2, "nu": np.linspace(0, 0.5, 40), "random_state": seed}
         audit = lk.audit_stability(asked, X, Y, NEW, **settings)
         assert (audit.eta_upper >= audit.eta).all()
-        assert audit.eta_upper.min() >= clopper_pearson_upper(np.array([0]), 3, 0.95) - 1e-12
+        assert audit.eta_upper.min() >= clopper_pearson_upper(np.array([0]), 2, 0.95) - 1e-12
+        lucky += ((audit.eta_upper == audit.eta) & (audit.eta < 1)).any()
+    assert lucky
 
 
 @pytest.mark.slow

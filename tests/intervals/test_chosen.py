@@ -12,6 +12,7 @@ from lazyknife.estimators.fit_network import LazyStep
 from lazyknife.intervals import CONSTRUCTIONS
 from lazyknife.intervals.chosen import ChosenModels, Group, some_of
 from lazyknife.networks import mlp, seeded
+from lazyknife.records import Side
 from lazyknife.ridge.readout import LinearModels
 from lazyknife.tangent import linearise
 from machines import MACHINE, here
@@ -92,10 +93,11 @@ class Doubled(Factors):
         return torch.full_like(each, 2.0)
 
 
-def doubled(error: float) -> Factors:
+def doubled(error: float, shift: float = 0.0) -> Factors:
     own = torch.arange(N, device=MACHINE.device) + 1.0
     nothing = torch.zeros(N, dtype=torch.bool, device=MACHINE.device)
-    return Doubled((), own.double(), error, nothing, ("doubled",) * N)
+    shifts = torch.full_like(own.double(), shift)
+    return Doubled((), own.double(), error, nothing, ("doubled",) * N, shifts, 0 * shifts)
 
 
 def test_factors_multiply_widths() -> None:
@@ -106,3 +108,20 @@ def test_factors_multiply_widths() -> None:
     assert_close(chosen.scaled(new).scales, 2 * plain.scaled(new).scales, 1e-13)
     assert (chosen.scaled(new).stretch >= 1e-3).all()
     assert chosen.typical_error()[1] >= 1e-3
+
+
+@pytest.mark.parametrize("side", ["both", "lower", "upper"])
+def test_shifts_move_intervals_and_the_scores_of_left_out_rows(side: Side) -> None:
+    """Intervals of shifted models hold a row just where its score is among the smaller ones."""
+    plain, new = in_groups(together("plus", "leverage")), rows(1, 5)
+    chosen = replace(plain, factors=doubled(0.0, 0.7), side=side)
+    sigma = plain.scaled(new).scales
+    factors = torch.arange(N, device=MACHINE.device) + 1.0
+    own = plain.residuals.sign() * plain.scores / factors
+    errors = {"both": (own - 0.7).abs(), "upper": own - 0.7, "lower": 0.7 - own}[side]
+    assert_close(chosen.scores, errors, 1e-9)
+    lower, upper = chosen.scaled(new).ends(chosen.scores)
+    middle = plain.scaled(new).each + 1.4 * sigma
+    assert_close(lower, middle - 2 * sigma * chosen.scores, 1e-9)
+    assert_close(upper, middle + 2 * sigma * chosen.scores, 1e-9)
+    assert_close(chosen.point(new), plain.point(new), 1e-13)

@@ -13,7 +13,7 @@ import lazyknife as lk
 import reference
 from lazyknife.choosing.rows import rows_apart
 from lazyknife.estimators.fit_network import LazyStep
-from lazyknife.intervals.full_conformal import FullModel, FullModels
+from lazyknife.intervals.full_conformal import FullModels
 from lazyknife.networks import mlp
 from lazyknife.tangent import Basis, Dual, Primal, linearise
 from machines import MACHINE, here
@@ -47,7 +47,7 @@ def models(J: Array, r: Array, ridge: float, intercept: bool, form: str = "dual"
     basis: Basis = Primal(tangent, J.shape[1])
     if form == "dual":
         basis = Dual(tangent, tangent.features(X))
-    return FullModels(FullModel(basis, factor(form, J, r, ridge, intercept)))
+    return FullModels(basis, factor(form, J, r, ridge, intercept))
 
 
 def ends(found: FullModels, new: Array, ranks: Sequence[int]) -> tuple[Array, Array, Array]:
@@ -119,7 +119,7 @@ def test_ends_are_those_of_the_accepted_candidates(form: str, draw: str) -> None
 def test_rows_that_are_never_outranked(draw: str) -> None:
     """A row may have one of the largest scores somewhere on a piece of y, if it has at a point."""
     J, r, new = problem(12, 4, 0, draw)
-    accepts = models(J, r, RIDGE, True).model.accepts(here(new))
+    accepts = models(J, r, RIDGE, True).accepts(here(new))
     low, high = accepts.middle - np.abs(r).max(), accepts.middle + 2
     for rank in (1, 3):
         possible = accepts.outranked(low, high, rank).cpu().numpy()
@@ -157,7 +157,7 @@ def test_the_lazy_step_takes_the_form(n: int, form: type) -> None:
     for budget in (MACHINE.budget, 4000):
         tangent = linearise(module, here(X), machine=replace(MACHINE, budget=budget))
         solved = LazyStep(0.5, construction="full", seed=5).models(tangent, here(X), here(y))
-        assert type(solved.model.basis) is form
+        assert type(solved.basis) is form
         for got, twin in zip(ends(solved, new, [1, 2]), expected, strict=True):
             base_column = base_new if got.ndim == 1 else base_new[:, None]
             assert_close(got, twin + base_column, 1e-7)

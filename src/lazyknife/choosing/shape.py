@@ -13,6 +13,10 @@ mean log g_i + log mean N_ij/g_i over i ≠ j, plus a minimum gain for all but t
 part in its own average. All of it is a function of the rows without j and of x. Another shape is
 another ``Offer`` of ``offers``.
 
+Where errors are skewed, intervals of model j lie around f_{−j}(x) + c_j σ_{−j}(x): c_j is the
+middle between the α/2 and 1 − α/2 quantiles of the model's own N_ij/g_i with their signs, or 0
+where it does not lower their interval score by a part. Row j has the score |e_j/σ_{−j}(X_j) − c_j|.
+
 **On rows set aside,** which no model leaves out: boosted quantile curves of their left-out
 residuals e on a row x and its prediction p by the ridge of those rows. With the curves q₋ at α/2
 and q₊ at 1 − α/2, an interval is f(x) + c ∓ R·σ, c = (q₋ + q₊)/2 and σ = (q₊ − q₋)/2, but no less
@@ -54,6 +58,8 @@ PRIOR = 2.0  # c: how many rows the mean counts for
 MINIMUM_GAIN = 2.0  # over the number of rows
 FARTHEST = 2.5  # levels beyond this many standard deviations count as this many
 TIE = 1e-6
+# Part of the interval score that a shift must gain, with so many rows or more; in total with fewer.
+SHIFT_GAIN, SHIFT_ROWS = 0.01, 300
 HEAVY = 100.0  # times the errors of all other rows, above which r_j is replaced
 # Relative errors of c and σ by rounding. Trees have the same sums in every batch, so few operations
 # round differently.
@@ -190,6 +196,8 @@ class Factors:
     error: float  # bound on the relative error of factors by rounding
     doubtful: Tensor  # whether rounding may have decided what a model chose, shape (n,)
     names: tuple[str, ...]  # what each model chose
+    shift: Tensor  # c of each model, shape (n,)
+    shift_error: Tensor  # bounds on the errors of c by rounding, shape (n,)
 
     @property
     def steepness(self) -> float:
@@ -219,14 +227,16 @@ def choose_factors(
     targets: Sequence[Tensor],
     groups: Sequence[Errors],
     frames: Sequence[Callable[[wide], WideTangent]],
+    alpha: float,
 ) -> Factors:
-    """Let every model choose its factor.
+    """Let every model choose its factor, and its shift for a level.
 
     All n rows are given; y on the scale of each group of models, which share it and a frame; their
     errors; and the frame of each group: from an infinitely wide network to its tangent.
     """
     own, names = torch.ones_like(targets[0]), [""] * len(X)
     doubtful = torch.zeros_like(own, dtype=torch.bool)
+    shift, shift_error = torch.zeros_like(own), torch.zeros_like(own)
     shapes, error = list[LocalAverage | Level](), 0.0
     for errors, frame, y in zip(groups, frames, targets, strict=True):
         shown = list(offers(errors, X, y, frame))
@@ -241,7 +251,13 @@ def choose_factors(
                 names[member] = offer.name
             if offer.shape is not None and len(took):
                 shapes.append(offer.shape.some(took))
-    return Factors(tuple(shapes), own, error, doubtful, tuple(names))
+        rows = torch.stack([offer.rows for offer in shown])
+        factors = rows.gather(0, chosen.expand_as(rows[:1]))[0]
+        middle, off, unsure = _shifts(errors, y, factors, alpha)
+        shift[errors.members], shift_error[errors.members] = middle, off
+        doubtful[errors.members] |= unsure
+    names = [name + ", shifted" * bool(c) for name, c in zip(names, shift.tolist(), strict=True)]
+    return Factors(tuple(shapes), own, error, doubtful, tuple(names), shift, shift_error)
 
 
 def offers(
@@ -280,6 +296,33 @@ def _most_likely(errors: Errors, factors: Sequence[Tensor]) -> tuple[Tensor, Ten
         chosen = torch.where(margin < 0, k, chosen)
         best = torch.where(margin < 0, value, best)
     return chosen, unsure
+
+
+def _shifts(
+    errors: Errors, y: Tensor, factors: Tensor, alpha: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Shifts c of the models, bounds on their rounding, and where that decided, each (k,).
+
+    ``factors`` are those that the models chose, at their own rows, (n, k).
+    """
+    count = len(y) - 1
+    signed = errors.sizes * (y[:, None] - errors.predicted).sign() / factors
+    ordered = torch.where(errors.kept > 0, signed, torch.inf).sort(dim=0).values[:count]
+    rank = int(alpha / 2 * count)
+    middle = (ordered[rank] + ordered[count - 1 - rank]) / 2
+    plain, moved = (_interval_score(ordered - c, alpha) for c in (0.0, middle))
+    margin = moved - (1 - SHIFT_GAIN * max(1.0, SHIFT_ROWS / count)) * plain
+    noise = errors.noise * (_mean(errors.sizes) / factors).amax(dim=0)
+    unsure = (margin.abs() <= 4 * (1 + 2 / alpha) * noise) & (plain > 0)
+    chosen = (margin < 0) & (middle != 0)
+    return torch.where(chosen, middle, 0.0), torch.where(chosen, noise, 0.0), unsure
+
+
+def _interval_score(errors: Tensor, alpha: float) -> Tensor:
+    """Of intervals around 0 whose width these errors set, for each column."""
+    sizes = errors.abs().sort(dim=0).values
+    margin = sizes[math.ceil((1 - alpha) * len(sizes)) - 1]
+    return 2 * margin + 2 / alpha * (sizes - margin).clamp(min=0.0).mean(dim=0)
 
 
 def _averaged(sums: Tensor, weights: Tensor, mean: Tensor) -> Tensor:

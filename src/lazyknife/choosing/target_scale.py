@@ -1,10 +1,12 @@
 """The scale of y, which every model chooses on its own rows.
 
 A model may be fitted to a monotone function g of y: its likelihood is then that of g(y) times the
-product of g' over its rows. Offered are y itself, a root, and a logarithm to models all of whose y
-have one sign: many values at 0 would make it look likely. g has a unit, a fraction of the median
-|y| of the model's own rows, rounded to a power of 2, so that nearly all models have the same; where
-the median is 0, y itself alone is offered. The scales share every kernel and its factorisation. The
+product of g' over its rows. Offered are y itself, a root, a logarithm to models all of whose y have
+one sign (many values at 0 would make it look likely), and asinh, for long tails around a centre,
+the median of y. g has a unit, a fraction of the median distance of y from 0 or from the centre,
+rounded to a power of 2; the centre is rounded to a multiple of it. So nearly all models have the
+same. Where the distance is 0, the kind is not offered. All are functions of the model's own rows.
+The scales share every kernel and its factorisation. The
 model takes the best at the start of its search, where each must be ahead of y itself by a gain.
 """
 
@@ -21,9 +23,9 @@ from torch import Tensor
 from ..data.own_scaling import Compression, rounded
 from ..records import Array
 
-# For each kind: its unit over the median of |y|, and the gain over y itself, in −2 log likelihood
+# For each kind: its unit over the median distance, and the gain over y itself, in −2 log likelihood
 # for each row, of a model of so many rows; with fewer it must be as large in total.
-KINDS = {"root": (2.0**-5, 0.1), "log": (2.0**-4, 0.15)}
+KINDS = {"root": (2.0**-5, 0.1), "log": (2.0**-4, 0.15), "asinh": (1.0, 1.0)}
 ROWS = 100
 LARGEST = 900  # power of 2
 
@@ -53,19 +55,30 @@ def on_scale(y: Tensor, scale: Compression | None) -> Tensor:
 def scales_of_y(y: Tensor, left_out: Iterable[NDArray[np.intp]]) -> ScalesOfY:
     """Return the scales that models without some sets of rows may choose from."""
     owns = [np.delete(y.numpy(), rows) for rows in left_out]
-    middles = np.array([np.sort(np.abs(own))[(len(own) - 1) // 2] for own in owns])
-    logs = torch.from_numpy(np.where(middles > 0, middles, 1.0)).log2()
-    powers, unsure = (part.numpy() for part in rounded(logs.clamp(-LARGEST, LARGEST)))
     one_sign = np.array([own.min() > 0 or own.max() < 0 for own in owns])
+    fewer = np.array([max(1.0, ROWS / len(own)) for own in owns])
     scales: list[Compression | None] = [None]
-    offsets = [np.zeros(len(owns))]
+    offsets, doubtful = [np.zeros(len(owns))], np.zeros_like(one_sign)
     for kind, (share, gain) in KINDS.items():
-        for power in np.unique(powers):
-            scale = Compression(kind, float(share * 2.0**power))
-            offered = (powers == power) & (middles > 0) & (one_sign | (kind != "log"))
-            if offered.any():
-                slopes = np.array([scale.log_slope(own).mean() for own in owns])
-                gains = np.array([gain * max(1.0, ROWS / len(own)) for own in owns])
-                scales.append(scale)
-                offsets.append(np.where(offered, gains - 2 * slopes, np.inf))
-    return ScalesOfY(tuple(scales), np.stack(offsets, axis=1), unsure)
+        centers = np.array([_median(own) if kind == "asinh" else 0.0 for own in owns])
+        pairs = zip(owns, centers, strict=True)
+        middles = np.array([_median(np.abs(own - center)) for own, center in pairs])
+        logs = torch.from_numpy(np.where(middles > 0, middles, 1.0)).log2()
+        powers, unsure = (part.numpy() for part in rounded(logs.clamp(-LARGEST, LARGEST)))
+        units, doubtful = share * 2.0**powers, doubtful | unsure
+        centers = rounded(torch.from_numpy(centers / units))[0].numpy() * units
+        offered = (middles > 0) & (one_sign | (kind != "log"))
+        for unit, center in np.unique(np.stack([units, centers])[:, offered], axis=1).T.tolist():
+            scale, own_scale = (
+                Compression(kind, unit, center),
+                (units == unit) & (centers == center),
+            )
+            slopes = np.array([scale.log_slope(own).mean() for own in owns])
+            scales.append(scale)
+            offsets.append(np.where(own_scale & offered, gain * fewer - 2 * slopes, np.inf))
+    return ScalesOfY(tuple(scales), np.stack(offsets, axis=1), doubtful)
+
+
+def _median(values: Array) -> float:
+    """The lower of two values in the middle."""
+    return float(np.sort(values)[(len(values) - 1) // 2])

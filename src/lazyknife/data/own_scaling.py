@@ -157,23 +157,30 @@ def rounded(values: Tensor) -> tuple[Tensor, Tensor]:
 class Compression:
     """A scale that rises ever more slowly: like the root, or the logarithm, of |y| above a unit.
 
-    Below the unit it is nearly linear; it is odd, and every y has a value on it.
+    Below the unit it is nearly linear; it is odd, and every y has a value on it. "asinh" is that of
+    the logarithm around a centre.
     """
 
-    kind: str  # "root" or "log"
+    kind: str  # "root", "log" or "asinh"
     unit: float
+    center: float = 0.0
 
     def forward(self, y: Values) -> Values:
-        v = y / self.unit
-        return np.arcsinh(v) if self.kind == "log" else v / (np.sqrt(np.abs(v) + 1) + 1)
+        v = (y - self.center) / self.unit
+        if self.kind != "root":
+            return np.arcsinh(v)
+        with np.errstate(invalid="ignore"):  # ends of models that rounding leaves open are infinite
+            return np.where(np.isinf(v), v, v / (np.sqrt(np.abs(v) + 1) + 1))
 
     def inverse(self, z: Values) -> Values:
-        return self.unit * (np.sinh(z) if self.kind == "log" else z * (np.abs(z) + 2))
+        v = z * (np.abs(z) + 2) if self.kind == "root" else np.sinh(z)
+        return self.center + self.unit * v
 
     def log_slope(self, y: Values) -> Values:
-        v = np.abs(y / self.unit)
-        above: Values = np.hypot(v, 1) if self.kind == "log" else 2 * np.sqrt(v + 1)
+        v = np.abs((y - self.center) / self.unit)
+        above: Values = 2 * np.sqrt(v + 1) if self.kind == "root" else np.hypot(v, 1)
         return -np.log(above) - float(np.log(self.unit))
 
     def __str__(self) -> str:
-        return f"{self.kind} of y above {self.unit:g}"
+        around = f" around {self.center:g}" * (self.kind == "asinh")
+        return f"{self.kind} of y{around} above {self.unit:g}"

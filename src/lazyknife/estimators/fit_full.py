@@ -37,7 +37,7 @@ from ..choosing.rows import SEARCHED
 from ..choosing.space import CandidateKernels, GridPoint
 from ..compute import few_threads
 from ..data.own_scaling import FeatureScale, FeatureScales, own_scales, unscaled
-from ..intervals.full_conformal import Acceptance, FullModel, FullModels, full_model
+from ..intervals.full_conformal import Acceptance, FullModels, fit_full
 from ..records import Ends
 from ..ridge.problem import Problem, make_system
 from ..tangent import Basis, Dual, FeatureMap, Linear
@@ -146,13 +146,13 @@ class FramedRows:
         """The network of a point."""
         return self.step.tangent(point.network, point.weights, self.frame)
 
-    def full(self, point: GridPoint) -> FullModel:
+    def full(self, point: GridPoint) -> FullModels:
         """The model of all training rows at a point."""
         step = self.step
         X, y = step.machine.put(self.X), step.machine.put(self.y)
         basis = step.basis(self.tangent(point), X)
         system = make_system(basis, X, y, step.intercept)
-        return full_model(Problem(basis, X, y, system, (self.kernels.ridge(point),)))
+        return fit_full(Problem(basis, X, y, system, (self.kernels.ridge(point),)))
 
     def accepted(self, new: Tensor, ranks: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Ends of new rows, (m, ranks)."""
@@ -257,20 +257,20 @@ class _Joint:
         low, high = start.low.copy(), start.high.copy()
         for number, those in groups_of(start.point):
             rows, which = np.unique(start.row[those], return_inverse=True)
-            each = torch.from_numpy(which).to(self.new.device)
-            accepts = self._accepts(number, rows).some(each)
-            least, most = (end[:, 0] for end in accepts.ends([rank]))
-            low[those] = np.maximum(low[those], least.cpu().numpy())
-            high[those] = np.minimum(high[those], most.cpu().numpy())
-            first, last = (torch.from_numpy(end[those]).to(least) for end in (low, high))
-            found = accepts.outranked(first, last, rank).cpu().numpy()
-            found &= (low[those] <= high[those])[:, None]
-            np.logical_or.at(extreme, start.row[those], found)
+            accepts = self._accepts(number, rows)
+            least, most = (end[:, 0].cpu().numpy()[which] for end in accepts.ends([rank]))
+            low[those] = np.maximum(low[those], least)
+            high[those] = np.minimum(high[those], most)
+            kept = low[those] <= high[those]  # most pieces are far from all rows
+            some = accepts.some(torch.from_numpy(which[kept]).to(self.new.device))
+            first, last = (torch.from_numpy(e[those][kept]).to(some.middle) for e in (low, high))
+            found = some.outranked(first, last, rank).cpu().numpy()
+            np.logical_or.at(extreme, start.row[those][kept], found)
         kept = low <= high
         return Pieces(start.row, low, high, start.point).some(kept), extreme
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChosenFull(FullModels):
     """Full conformal prediction at the place that the rows and each new one choose together.
 
@@ -327,4 +327,4 @@ def full_at(
 ) -> ChosenFull:
     """Models of all rows, with points at a place."""
     model = FramedRows(step, X, y, frame).full(point)
-    return ChosenFull(model, step, X, y, frame, point)
+    return ChosenFull(**vars(model), step=step, X=X, y=y, frame=frame, point_at=point)

@@ -79,6 +79,7 @@ class ChoosingStep(CandidateStep):
     progress: bool = False
     searched: int = SEARCHED  # rows that the search uses, on average, where there are more
     together: Together | None = None  # of y of several outputs: from their criteria to one
+    alpha: float = 0.1  # the level for which models shift their intervals
 
     def models(self, X: Tensor, y: Tensor) -> tuple[RoundedModels, ChosenSettings]:
         """Choose, solve at every place where some model stands, and join the models."""
@@ -231,7 +232,7 @@ class ChoosingStep(CandidateStep):
             every = {key: joined(parts, -1) for key, parts in errors.items() if parts}
             which = [partial(wide_tangent, frame=frames[k], machine=self.machine) for k, _ in every]
             own_y = [each_y[scale] for _, scale in every]
-            factors = choose_factors(X, own_y, list(every.values()), which)
+            factors = choose_factors(X, own_y, list(every.values()), which, self.alpha)
         unsure = torch.from_numpy(found.doubtful[:-1]) | frames.doubtful[:-1]
         doubtful = unsure[owners].to(y.device) | unsolved
         doubtful = doubtful | (factors.doubtful if factors else False)

@@ -747,7 +747,8 @@ class LazyJackknifeRegressor(IntervalRegressor):
         if self._parted(n, [candidate.network for candidate in candidates]):
             own = self._construction.splits
             return PartedStep(*common, relevance, self.verbose, self.alpha, own)
-        return ChoosingStep(*common, self._construction, relevance, self.folds, self.verbose)
+        terms = (self._construction, relevance, self.folds, self.verbose)
+        return ChoosingStep(*common, *terms, alpha=self.alpha)
 
     def _chosen_by_all(self, n: float) -> bool:
         """Whether all of n rows choose together with the new one."""

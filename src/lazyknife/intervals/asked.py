@@ -71,11 +71,11 @@ class SomeModels:
         place = torch.full((len(self.loo.residuals),), -1, device=found.each.device)
         place[self.members] = torch.arange(len(self.members), device=place.device)
         kept = [(place[those][place[those] >= 0], way) for those, way in found.elsewhere]
-        each, scales = (
+        each, scales, lean = (
             part if part.dim() < 2 or part.shape[1] == 1 else part[:, self.members]
-            for part in (found.each, found.scales)
+            for part in (found.each, found.scales, found.lean)
         )
-        return found._replace(each=each, scales=scales, elsewhere=kept)
+        return found._replace(each=each, scales=scales, lean=lean, elsewhere=kept)
 
 
 class Masses(NamedTuple):

@@ -18,7 +18,8 @@ from ..ridge.readout import LinearModels
 from ..ridge.widths import Scales
 from ..tangent import Rows, WideTangent
 
-# Above the relative errors of a scale and back: neither changes a number by a larger factor.
+# Above the relative errors of a scale and back: apart from a centre, neither changes a number by a
+# larger factor.
 ULPS = 32 * torch.finfo(torch.float64).eps
 ARRAYS = 16  # of rows × models at a time
 
@@ -79,8 +80,7 @@ class OtherScale:
 
     def __call__(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Ends on the scale of the full model, moved outwards by more than rounding changes."""
-        lower, upper = self.there(lower), self.there(upper)
-        return lower - ULPS * lower.abs(), upper + ULPS * upper.abs()
+        return _moved(lower, self.own, self.full, -ULPS), _moved(upper, self.own, self.full, ULPS)
 
     def there(self, z: Tensor) -> Tensor:
         """Values on the own scale, on that of the full model."""
@@ -95,13 +95,17 @@ class OtherScale:
         return self.there(self.targets) - self.there(self.targets - residuals)
 
 
-def _moved(z: Tensor, start: Compression | None, end: Compression | None) -> Tensor:
-    """From one scale of y to another."""
+def _moved(
+    z: Tensor, start: Compression | None, end: Compression | None, ulps: float = 0.0
+) -> Tensor:
+    """From one scale of y to another, and further by a part of the numbers that were rounded."""
     found = z.cpu().numpy()
     with np.errstate(over="ignore"):  # infinite
-        found = found if start is None else start.inverse(found)
+        if start is not None:
+            found = start.inverse(found)
+            found = found + ulps * (np.abs(found) + abs(start.center))
         found = found if end is None else end.forward(found)
-    return torch.from_numpy(found).to(z.device)
+    return torch.from_numpy(found + ulps * np.abs(found)).to(z.device)
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,10 +150,18 @@ class ChosenModels:
 
     @cached_property  # so that a single new row is answered sooner
     def scores(self) -> Tensor:
-        scores = self._joined([replace(read, side=self.side).scores for read in self._reads])
-        if self.factors is not None:
-            scores = rounded_up(scores / self.factors.own, self.factors.error)
-        return torch.where(self.doubtful, torch.inf, scores)
+        factors = self.factors
+        sides: tuple[Side, ...] = (self.side,) if self.side != "both" else ("lower", "upper")
+        found = list[Tensor]()
+        for side in sides if factors is not None else (self.side,):
+            scores = self._joined([replace(read, side=side).scores for read in self._reads])
+            if factors is not None:
+                c = -factors.shift if side == "lower" else factors.shift
+                scores = rounded_up(scores / factors.own, factors.error) - c
+                # c at the row itself and at a new one
+                scores = scores + 2 * factors.shift_error + ULPS * c.abs()
+            found.append(scores)
+        return torch.where(self.doubtful, torch.inf, torch.stack(found).amax(dim=0))
 
     @property
     def undetermined(self) -> int:
@@ -187,12 +199,15 @@ class ChosenModels:
                 torch.stack([value.expand(len(each)) for value in values]).amax(dim=0)
                 for values in zip(*((part.slack, part.stretch) for part in found), strict=True)
             )
+            lean = each.new_zeros(())
             if self.factors is not None:
                 scales = scales * self.factors.at(X, each)
                 stretch = stretch + self.factors.error + self.factors.steepness * slack
+                lean = self.factors.shift * scales
+                slack = slack + (stretch + ULPS) * lean.abs().amax(dim=1)
             elsewhere = [(g.members, g.elsewhere) for g in self.groups if g.elsewhere is not None]
             terms = (self.full.point(X, own[-1]), each, scales, stretch, slack)
-            return Predictions(*terms, elsewhere=elsewhere)
+            return Predictions(*terms, lean=lean, elsewhere=elsewhere)
 
     @property
     def _reads(self) -> list[LinearModels]:

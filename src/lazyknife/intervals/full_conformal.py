@@ -86,11 +86,11 @@ class Acceptance(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FullModel:
-    """The full-data model at one place, ready for candidates."""
+class FullModels:
+    """Full conformal prediction at one place, which was not chosen from the rows."""
 
     basis: Basis
-    factor: Ridge
+    chosen: Ridge  # the factor of the full-data model
     gamma: float = 0.0  # relative error of the kernel
     size: float = 0.0  # the largest number that predictions are sums of, besides kernels
     feature_error: float = 0.0  # bound on the error of the network's own outputs
@@ -99,7 +99,7 @@ class FullModel:
     def accepts(self, X: Tensor) -> Acceptance:
         """What every training row accepts that is compared."""
         outputs, rows, norms = self.basis.at(X)
-        factor = self.factor
+        factor = self.chosen
         b, s, loose = factor.at(rows, norms)
         b, open_ = b[:, : self.compared], s[:, None]
         c, d = factor.dual[: self.compared], factor.diagonal[: self.compared]
@@ -124,18 +124,6 @@ class FullModel:
             self.gamma * (middle.abs() + self.size) + 2 * self.feature_error,
         )
 
-
-@dataclass(frozen=True)
-class FullModels:
-    """Full conformal prediction at one place, which was not chosen from the rows."""
-
-    model: FullModel
-
-    @property
-    def chosen(self) -> Ridge:
-        """The factor for point predictions."""
-        return self.model.factor
-
     @property
     def ridges(self) -> Tensor:
         """λ for point predictions, shape (1,)."""
@@ -143,18 +131,18 @@ class FullModels:
 
     @property
     def residuals(self) -> Tensor:
-        return self.chosen.left_out[: self.model.compared]
+        return self.chosen.left_out[: self.compared]
 
     @property
     def training_residuals(self) -> Tensor:
-        return (self.chosen.ridge * self.chosen.dual)[: self.model.compared]
+        return (self.chosen.ridge * self.chosen.dual)[: self.compared]
 
     def typical_error(self) -> tuple[float, float]:
-        chosen, model = self.chosen, self.model
+        chosen = self.chosen
         each = chosen.weight * (chosen.strain / chosen.diagonal.abs()).sqrt()
-        slack = model.gamma * (float(each.median()) + model.size) + model.feature_error
+        slack = self.gamma * (float(each.median()) + self.size) + self.feature_error
         both = math.sqrt(chosen.strain) + math.sqrt(chosen.loose)
-        return slack, model.gamma * both**2
+        return slack, self.gamma * both**2
 
     @property
     def undetermined(self) -> int:
@@ -163,30 +151,25 @@ class FullModels:
     @property
     def rows_at_once(self) -> int:
         """Rows for which weights and roots fit."""
-        basis, n = self.model.basis, len(self.chosen.dual)
+        basis, n = self.basis, len(self.chosen.dual)
         machine = basis.tangent.machine
         return machine.rows_at_once(n, basis.row_bytes + machine.item * ARRAYS * n)
 
     def point(self, X: Tensor) -> Tensor:
         """Predictions of the full-data model."""
-        outputs, rows = self.model.basis.at(X)[:2]
+        outputs, rows = self.basis.at(X)[:2]
         return outputs + rows @ self.chosen.coefficients + self.chosen.intercept
 
     def accepted(self, X: Tensor, ranks: Sequence[int]) -> Ends:
         """Point predictions, and the hulls of the accepted candidates for each rank κ."""
-        found = self.model.accepts(X)
+        found = self.accepts(X)
         return found.middle, *found.ends(ranks)
-
-
-def full_model(problem: Problem) -> FullModel:
-    """Factor the ridge at the one λ of a problem."""
-    system, (ridge,) = problem.system, problem.ridges
-    factor = system.solve(ridge, True).factor()
-    gamma, feature_error = SavedRows.of(problem).errors(problem)
-    size = largest(problem.y, system.targets)
-    return FullModel(problem.basis, factor, gamma, size, feature_error, problem.left_out)
 
 
 def fit_full(problem: Problem) -> FullModels:
     """Full conformal prediction with one network and λ."""
-    return FullModels(full_model(problem))
+    system, (ridge,) = problem.system, problem.ridges
+    factor = system.solve(ridge, True).factor()
+    gamma, feature_error = SavedRows.of(problem).errors(problem)
+    size = largest(problem.y, system.targets)
+    return FullModels(problem.basis, factor, gamma, size, feature_error, problem.left_out)

@@ -41,6 +41,7 @@ class Pairs(NamedTuple):
     scores: Tensor  # the size of that of row j; NaN at j = i
     before: Tensor  # the same without j alone
     alone: Tensor  # the signed score of row i without i alone, (i,)
+    lean: Tensor  # c of the model without i, (i,); scores count it
 
 
 class Part(NamedTuple):
@@ -120,8 +121,9 @@ def games(loo: Any, rows: Tensor) -> Games:
         if part.elsewhere is not None:
             predicted = part.elsewhere.back(predicted)
         errors[:, own] = part.targets[rows, None] - predicted
-        scores[:, own] = (found.errors.abs() / found.widths).T
+        scores[:, own] = (found.errors / found.widths - found.lean[:, None]).abs().T
         widths[:, own] = found.there.T
+        errors[:, own] -= (found.there * found.lean[:, None]).T
     scores[:, unknown] = torch.inf
     scores[place[rows], rows] = torch.nan
     return Games(errors, scores, widths)
@@ -141,7 +143,8 @@ def _streamed(loo: StreamedModels, rows: Tensor, columns: Tensor) -> Pairs:
     here, there = scale[rows, None].expand_as(own), scale[columns].expand_as(own)
     alone, scores = (loo.residuals - shift) / scale, (others - shift[columns]).abs() / there
     before = alone.abs()[columns].expand_as(own)
-    return Pairs(own - shift[rows, None], here, there, scores, before, alone[rows])
+    lean = torch.zeros_like(alone[rows])
+    return Pairs(own - shift[rows, None], here, there, scores, before, alone[rows], lean)
 
 
 def _dual(
@@ -167,7 +170,7 @@ def _dual(
         A, diagonal = solved.inverse_rows(some)[:, columns], solved.diagonal
         own, others, open_part = _errors(A, solved.dual, diagonal, some, columns)
         here = there = unit = torch.ones_like(own)
-        alone = solved.left_out[some]
+        alone, lean = solved.left_out[some], torch.zeros_like(solved.left_out[some])
         if read.scales is not None:
             here = (diagonal[columns] / open_part).sqrt()
             there, unit = (diagonal[some, None] / open_part).sqrt(), diagonal[columns].rsqrt()
@@ -176,9 +179,11 @@ def _dual(
             predicted = y[columns] - others
             mean, each = _factors(factors, some, columns, predicted)
             here, there, unit = here * mean[:, None], there * each, unit * each
-            alone = alone / mean
-        before = solved.left_out[columns].abs() / unit
-        pairs = Pairs(own, here, there, others.abs() / there, before, alone)
+            lean = factors.shift[some]
+            alone = alone / mean - lean
+        before = (solved.left_out[columns] / unit - lean[:, None]).abs()
+        scores = (others / there - lean[:, None]).abs()
+        pairs = Pairs(own, here, there, scores, before, alone, lean)
         yield Part(some, pairs, y, group.elsewhere)
 
 
