@@ -185,6 +185,13 @@ def test_nothing_to_explain_is_the_same_for_all_kernels(others: float) -> None:
         assert values[k, 2] - logs == pytest.approx(np.log(np.finfo(float).tiny / (n - 2)))
 
 
+def test_targets_that_a_kernel_explains_to_the_last_digit_are_in_doubt() -> None:
+    """Rounding makes the sum of squares of the full model negative."""
+    x = np.array([0.0, 0.0, -2e9, 0.0, -1e9, -2e9])
+    _, noise = found_for((np.outer(x, x) + 1)[None], np.array([0.1]), x[None], True, None)
+    assert np.isposinf(noise).all()
+
+
 def test_kernels_that_are_not_positive_definite_are_infinitely_bad() -> None:
     kernels = np.stack([np.eye(4), -np.eye(4)])
     found = found_for(kernels, np.array([0.5, 0.5]), np.ones((2, 4)) * [1, 2, 3, 5], True, None)

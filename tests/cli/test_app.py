@@ -144,7 +144,7 @@ def test_help_breaks_its_lines_where_the_screen_ends():
     assert "Usage: lazyknife predict [OPTIONS] [TRAIN] [TEST]" in lines
     text = " ".join(" ".join(lines).split())
     assert "They are printed unless --output or --html is given." in text
-    choices = "(plus | minmax | full | cv+ | split | jackknife | naive)"
+    choices = "(auto | plus | minmax | full | cv+ | split | jackknife | naive)"
     assert choices in " ".join(text.replace("│", " ").split())
 
 

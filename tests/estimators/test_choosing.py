@@ -247,8 +247,7 @@ def test_widths_are_those_of_the_rows_alone(kind: str, seed: int) -> None:
         k = alone.chosen
         shift = alone.shift(model.alpha)
         assert choice.widths[j] == names_in_order()[k] + ", shifted" * (shift != 0)
-        places = zip(np.vstack([new, X[j]]), values, strict=True)
-        sigma = leverage * [alone.at(k, *place) for place in places]
+        sigma = leverage * [alone.at(k, *place) for place in zip(at, values, strict=True)]
         np.testing.assert_allclose(each(model, new)[:, j], values[:-1], atol=1e-8)
         np.testing.assert_allclose(scales[:, j], sigma[:-1], rtol=1e-7)
         score = abs((y[j] - values[-1]) / sigma[-1] - shift)

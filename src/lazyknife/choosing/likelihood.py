@@ -211,7 +211,8 @@ class Factor(NamedTuple):
         freedom = targets.shape[1] - int(self.intercept) - torch.cat([counts, counts.new_zeros(1)])
         lost, logs = (torch.nn.functional.pad(part, (0, 1)) for part in (lost, logs))  # full model
         sides = _Side(*(part[:, None].repeat(1, lost.shape[1]) for part in whole))
-        for k in torch.nonzero((lost > HEAVY * sides.quadratic).any(dim=0))[:, 0].tolist():
+        heavy = (lost > HEAVY * sides.quadratic)[:, :-1].any(dim=0)  # the full model loses nothing
+        for k in torch.nonzero(heavy)[:, 0].tolist():
             places = torch.tensor([k], device=dual.device) if folds is None else folds[k]
             rows = self.rows[places]
             residuals = torch.ldexp(self.without(dual, places)[2], whole.exponent[:, None])

@@ -96,14 +96,15 @@ class OutputsStep(ChoosingStep):
 
     def full(self) -> FullStep:
         """The step in which all rows and a new one choose together, with the same settings."""
-        common = {field.name: getattr(self, field.name) for field in fields(CandidateStep)}
-        return FullStep(**common, relevance=self.relevance, features=EXACT, progress=self.progress)
+        return FullStep(**self._common(), features=EXACT)
 
     def many_clusters(self, any_scale: bool) -> ClustersStep:
         """The step that leaves clusters of many rows out, with the same settings."""
+        return ClustersStep(**self._common() | {"any_scale": any_scale})
+
+    def _common(self) -> dict[str, Any]:
         common = {field.name: getattr(self, field.name) for field in fields(CandidateStep)}
-        common |= {"any_scale": any_scale, "relevance": self.relevance}
-        return ClustersStep(**common, progress=self.progress)
+        return common | {"relevance": self.relevance, "progress": self.progress}
 
     def outputs(self, X: Tensor, Y: Tensor) -> Outputs:
         """Models of every target, for rows X and targets Y, shape (n, targets)."""

@@ -38,10 +38,10 @@ class Pairs(NamedTuple):
     errors: Tensor  # of row i; NaN at j = i
     widths: Tensor  # σ of row i
     there: Tensor  # σ of row j
+    lean: Tensor  # c of the model without i, (i,), which is part of all scores
     scores: Tensor  # the size of that of row j; NaN at j = i
     before: Tensor  # the same without j alone
     alone: Tensor  # the signed score of row i without i alone, (i,)
-    lean: Tensor  # c of the model without i, (i,); scores count it
 
 
 class Part(NamedTuple):
@@ -144,7 +144,7 @@ def _streamed(loo: StreamedModels, rows: Tensor, columns: Tensor) -> Pairs:
     alone, scores = (loo.residuals - shift) / scale, (others - shift[columns]).abs() / there
     before = alone.abs()[columns].expand_as(own)
     lean = torch.zeros_like(alone[rows])
-    return Pairs(own - shift[rows, None], here, there, scores, before, alone[rows], lean)
+    return Pairs(own - shift[rows, None], here, there, lean, scores, before, alone[rows])
 
 
 def _dual(
@@ -183,7 +183,7 @@ def _dual(
             alone = alone / mean - lean
         before = (solved.left_out[columns] / unit - lean[:, None]).abs()
         scores = (others / there - lean[:, None]).abs()
-        pairs = Pairs(own, here, there, scores, before, alone, lean)
+        pairs = Pairs(own, here, there, lean, scores, before, alone)
         yield Part(some, pairs, y, group.elsewhere)
 
 
