@@ -65,14 +65,16 @@ def test_a_page_that_shows_something_else_fails(page, words, tmp_path):
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def test_there_are_four_short_examples():
+def test_there_are_five_short_examples():
     names = [path.stem for path in EXAMPLES]
-    assert names == ["own_csv", "plan", "pretrained_network", "quickstart"]
+    assert names == ["own_csv", "plan", "pretrained_network", "quickstart", "skpro_regressor"]
     assert all(len(read(path).splitlines()) <= 60 for path in EXAMPLES)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run_and_show_a_certificate(path, tmp_path, capsys):
+    if "skpro" in path.stem:
+        pytest.importorskip("skpro")
     main = runpy.run_path(str(path))["main"]
     with torch.random.fork_rng():
         main(*[tmp_path][: main.__code__.co_argcount])

@@ -103,6 +103,8 @@ def heading(data: str, transform: Any) -> str:
     if data not in datasets.DATASETS:  # a caller's own
         return data
     title = datasets.DATASETS[data].title
+    if data in datasets.FRAMES:
+        return title.replace("_", " ")
     return f"{title}, {transform}" if isinstance(transform, str) else f"{title}, raw"
 
 
