@@ -148,6 +148,7 @@ def test_releases_and_tests_know_the_same_versions():
     assert project["requires-python"] == f">={tested['python'][0]}"
     recipe = read("recipe/meta.yaml")
     assert f'version = "{project["version"]}"' in recipe
+    assert f'python_min = "{tested["python"][0]}"' in recipe
     assert project["description"] in recipe
     wanted = [*project["dependencies"], *project["optional-dependencies"]["cli"][1:]]
     listed = dict(re.findall(r"^    - ([\w-]+) (>=[\d.]+)$", recipe, re.M))

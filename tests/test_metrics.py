@@ -90,7 +90,7 @@ def test_bad_arguments_are_refused():
     for metric in (lk.coverage, lk.interval_score, lk.coverage_by_bin):
         with pytest.raises(ValueError, match="intervals has no rows"):
             metric([], ONE[:0])
-        with pytest.raises(TypeError, match="give what predict_interval returns"):
+        with pytest.raises(TypeError, match="is of type list: give what predict_interval returns"):
             metric(Y, [0.5] * 4)
     with pytest.raises(ValueError, match="intervals has no rows"):
         lk.mean_width(ONE[:0])

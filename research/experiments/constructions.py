@@ -18,7 +18,7 @@ from ..study.sets import REPORTING, rows_of
 from ..study.trial import load
 from .shared import ALPHA, keep
 
-DRAWS = {100: 30, 400: 12, 4000: 4}  # by the number of rows
+DRAWS = {100: 27, 400: 12, 4000: 4}  # by the number of rows
 DATA = (*TABLES, *REPORTING)
 NEW_ROWS, FEWEST = 300, 100  # new rows, at most and at least
 TITLES = {
@@ -79,10 +79,11 @@ def run() -> pd.DataFrame:
 def table(rows: pd.DataFrame) -> str:
     """A line for each method and number of rows; width, score and time are ratios to plus."""
     keys = ["data", "n", "draw"]
-    plus = rows[rows["method"] == "plus"].set_index(keys)
-    own = rows.set_index(keys)
-    ratios = {name: (own[name] / plus[name]).to_numpy() for name in ("width", "score", "seconds")}
-    rows = rows.assign(**{f"{name}_ratio": values for name, values in ratios.items()})
+    measures = ["width", "score", "seconds"]
+    plus = rows.loc[rows["method"] == "plus", [*keys, *measures]]
+    rows = rows.merge(plus, on=keys, suffixes=("", "_plus"), validate="many_to_one")
+    for name in measures:
+        rows[f"{name}_ratio"] = rows[name] / rows[f"{name}_plus"]
     lines = []
     for n, part in rows.groupby("n"):
         for name, title in TITLES.items():
@@ -104,10 +105,10 @@ def table(rows: pd.DataFrame) -> str:
 
 
 def _mean_ratio(ratios: pd.Series) -> str:
-    """Geometric mean and its standard error."""
-    logarithms = np.log(ratios)
-    mean = np.exp(logarithms.mean())
-    return f"{mean:.3f} ± {mean * logarithms.sem():.3f}"
+    """Geometric mean and its standard error, and how many are infinite."""
+    finite = np.log(ratios[np.isfinite(ratios)])
+    mean, infinite = np.exp(finite.mean()), len(ratios) - len(finite)
+    return f"{mean:.3f} ± {mean * finite.sem():.3f}" + f", {infinite} infinite" * (infinite > 0)
 
 
 def write(rows: pd.DataFrame, docs: Path) -> None:

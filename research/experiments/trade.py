@@ -166,7 +166,7 @@ def draw(rows: pd.DataFrame) -> Figure:
     summary = summarise(rows)
     own = summary[(summary["wanted"] == WANTED[0]) & summary["base"].str.match(r"ε = [\d.]+$")]
     with style():
-        figure = Figure(figsize=(12, 5), layout="constrained")
+        figure = Figure(figsize=(9, 4), layout="constrained")
         for other, ax in zip(("public", "default"), figure.subplots(1, 2), strict=True):
             curves = [
                 Curve(

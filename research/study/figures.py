@@ -66,16 +66,16 @@ def panels(part: pd.DataFrame) -> list[Panel]:
 
 
 def draw_curves(study: Study, rows: pd.DataFrame) -> Figure:
-    """Coverage, width and the base's R² along one setting: a line of panels for each data set."""
+    """Coverage, width and the base's R² along one setting: a column of panels for each data set."""
     summary = summarise(rows)
     by = ["data", "transform"] if study.across == "n" else ["data", "transform", "n"]
     groups = list(summary.groupby(by, sort=False, dropna=False))
     measures = {"coverage": "coverage", "width": "width"}
     if study.across == "epsilon":
         measures["base_r2"] = "variance that the base explains"
-    figure, axes = blank(len(groups), len(measures), width=4.4, height=3.2)
-    for line, (group, part) in zip(axes, groups, strict=True):
-        for ax, (measure, ylabel) in zip(line, measures.items(), strict=True):
+    figure, axes = blank(len(measures), len(groups), width=4.4, height=3.2)
+    for column, (group, part) in zip(axes.T, groups, strict=True):
+        for ax, (measure, ylabel) in zip(column, measures.items(), strict=True):
             curves = measured_curves(study, summary, part, measure)
             if measure == "coverage" and study.across == "epsilon":
                 curves += bound_curves(part)
@@ -90,7 +90,7 @@ def draw_curves(study: Study, rows: pd.DataFrame) -> Figure:
                 ax=ax,
             )
         size = "" if study.across == "n" else f", n = {group[2]}"
-        line[0].set_title(heading(*group[:2]) + size, loc="left")
+        column[0].set_title(heading(*group[:2]) + size, loc="left")
     return figure
 
 

@@ -15,6 +15,8 @@ def test_the_table_is_that_of_the_committed_rows(tmp_path: Path) -> None:
     committed = pd.read_csv(DOCS / "trade/constructions.csv")
     page = (DOCS / "settings.md").read_text(encoding="utf-8")
     check_same_page(fill(page, {"constructions": constructions.table(committed)}), page)
+    shuffled = committed.sample(frac=1, random_state=0)
+    assert constructions.table(shuffled) == constructions.table(committed)
     (tmp_path / "settings.md").write_text(page, encoding="utf-8")
     constructions.write(committed, tmp_path)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "trade/constructions.csv"), committed)

@@ -189,7 +189,11 @@ def coverage_by_bin(
 
 def _checked(intervals: Intervals) -> Intervals:
     if not hasattr(intervals, "with_arrays"):
-        raise TypeError(f"intervals={intervals!r}: give what predict_interval returns")
+        raise TypeError(
+            f"intervals is of type {type(intervals).__name__}: give what predict_interval returns "
+            "(join batches by Intervals.concat); ends of another library become "
+            "Intervals(point, lower, upper, alpha)"
+        )
     if not len(intervals):
         raise ValueError("intervals has no rows: give at least one")
     return intervals
