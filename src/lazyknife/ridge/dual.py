@@ -125,14 +125,13 @@ class DualSystem:
         total, share = torch.zeros_like(beta), torch.zeros_like(dual)
         if self.intercept:
             total = row_sums.sum()
-            share, slope = row_sums / total, dual.sum() / total
-            dual, beta = dual - slope * row_sums, beta + slope
+            share = row_sums / total
+            dual, beta = _balanced(dual, beta, row_sums, total)
         if definite:  # refine: eliminating an intercept may cost digits
             known = lower @ (lower.T @ dual) if in_place else self.kernel @ dual + ridge * dual
-            left = self.targets - beta - known
-            more = share @ left
-            dual = dual + _solved(lower, left[:, None])[:, 0] - total * share * more
-            beta = beta + more
+            dual = dual + _solved(lower, (self.targets - beta - known)[:, None])[:, 0]
+        if self.intercept:  # Σc = 0 is an equation too
+            dual, beta = _balanced(dual, beta, row_sums, total)
         inverse = lower.T.clone().T if keep_factor else lower
         inverse = torch.cholesky_inverse(inverse, out=inverse).T
         inverse.addr_(total * share, share, alpha=-1)
@@ -150,6 +149,8 @@ class DualSystem:
         for _ in range(2 if solved.definite else 1):  # the second time refines
             left = targets - beta - (self.kernel @ dual + solved.ridge * dual)
             dual, beta = dual + solved.inverse @ left, beta + solved.share @ left
+        if self.intercept:
+            dual, beta = _balanced(dual, beta, solved.total * solved.share, solved.total)
         return replace(solved, dual=dual, intercept=beta)
 
     def factored(self, solved: DualRidge) -> DualRidge:
@@ -171,6 +172,12 @@ class DualSystem:
         root = vectors * (values.clamp(min=0.0) + ridge).sqrt()
         upper: Tensor = torch.linalg.qr(root.T, mode="r").R
         return upper.T, False
+
+
+def _balanced(dual: Tensor, beta: Tensor, row_sums: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Make Σc 0 and keep Gc + β; ``row_sums`` are G⁻¹1."""
+    slope = dual.sum() / total
+    return dual - slope * row_sums, beta + slope
 
 
 def _solved(lower: Tensor, sides: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ is u_j/d_j, so reach_j = u_j/(d_j √g_j) measures it for rows like the training
 the largest is used for a new row. All of this takes one pass over A.
 
 With an intercept A is a difference, G⁻¹ − (G⁻¹1)(G⁻¹1)ᵀ/t: where it cancels, sums of sizes take its
-place in the term u_j|e_j| and beside u_j². c is refined after that.
+place in the term u_j|e_j| and beside u_j². c is refined after that, in the equation Σc = 0 too.
 
 In the primal form G⁻¹ = (ΦᵀΦ + λI)⁻¹ and √diag G take the places of A and √g; see primal.py for
 the symbols. Left out, row j has the weights G⁻¹φ_j/(1 − h_j), and u_j = |G⁻¹φ_j|ᵀ√diag G. Where
