@@ -208,7 +208,12 @@ def test_a_name_and_a_transform_are_checked_before_any_file_is_looked_for():
 
 def test_the_table_says_what_there_is():
     papers = ["blog_feedback", "communities", "meps_2016", "meps_2016_panel21"]
-    assert list(DATASETS) == [*papers, *datasets.TABLES, *datasets.PUBLISHED]
+    assert list(DATASETS) == [
+        *papers,
+        *datasets.TABLES,
+        *datasets.FRAMES,
+        *datasets.PUBLISHED,
+    ]
     for entry in DATASETS.values():
         for copy in entry.copies:
             kind, value = copy.hash.split(":")

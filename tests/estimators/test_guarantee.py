@@ -64,7 +64,7 @@ def test_equal_settings_are_no_change_and_a_setting_may_be_set_back() -> None:
     model.construction = "jackknife"
     with pytest.raises(ValueError, match="construction='jackknife', but LazyJackknifeRegressor"):
         model.predict_interval(X)
-    model.construction = "plus"
+    model.construction = "auto"
     assert model.certificate_ is certificate
 
 
