@@ -170,7 +170,7 @@ def against_lines(rows: pd.DataFrame, sets: str = "reporting") -> Table:
                 continue
             ratios = (found[DEFAULT] / found[line[0]]).dropna()
             wins = f"{(ratios < 1).sum()}/{len(ratios)}"
-            line.append(f"{ratios.mean():.3f} ± {ratios.sem():.3f}, {wins}")
+            line.append(f"{ratios.mean():.2f} ± {ratios.sem():.2f}, {wins}")
     return tuple(heads), [tuple(line) for line in lines]
 
 

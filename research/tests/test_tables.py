@@ -135,7 +135,7 @@ def test_the_default_is_held_against_each_method():
     heads, lines = against_lines(tables())
     assert heads == ("method", "n = 50", "n = 100")
     for line in lines:
-        assert line[1:] == (f"{1 / FACTOR[line[0]]:.3f} ± 0.000, 2/2",) * 2
+        assert line[1:] == (f"{1 / FACTOR[line[0]]:.2f} ± 0.00, 2/2",) * 2
     _, alone = against_lines(tables().query(f"method != '{DEFAULT}'"))
     assert {*alone[0][1:]} == {NONE}
 
@@ -169,7 +169,7 @@ def test_frames_are_held_against_boosting_at_every_level():
     assert heads == ("aim", "method", "n = 100")
     assert [line[0] for line in lines] == ["90%", "90%", "95%", "95%"]
     assert lines[0][1] == boosting
-    assert lines[0][2].startswith("0.500")
+    assert lines[0][2].startswith("0.50")
     assert [line[2] for line in lines[1::2]] == ["0.900", "0.950"]
 
 
