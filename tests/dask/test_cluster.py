@@ -40,8 +40,8 @@ def rows() -> tuple[Any, ...]:
     X = rng.normal(size=(2400, 4))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + (0.3 + 0.3 * (X[:, 2] > 0)) * rng.normal(size=len(X))
     new = rng.normal(size=(600, 4))
-    model = LazyJackknifeRegressor(network=wide("laplace"), random_state=0).fit(X, y)
-    return X, y, new, model
+    terms: dict[str, Any] = {"construction": "plus", "random_state": 0}  # as "auto" with Dask
+    return X, y, new, LazyJackknifeRegressor(network=wide("laplace"), **terms).fit(X, y)
 
 
 def fitted(X: Any, y: Any) -> LazyJackknifeRegressor:
