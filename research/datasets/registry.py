@@ -61,7 +61,7 @@ TABLES: dict[str, Entry] = {
     for name, (rows, columns, response, source) in _TABLES.items()
 }
 
-# Frames as they are: text, gaps, counts, skew, clusters.
+# Frames with text, gaps, counts, skew or clusters.
 _FRAMES = {
     "diamonds_price": (
         53940,
